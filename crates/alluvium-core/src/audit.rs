@@ -1,0 +1,1 @@
+//! Proof from a log alone that no offset is missing or doubled.

@@ -1,0 +1,35 @@
+//! The pure core: what a record's way is made of, and every decision about positions.
+//!
+//! Invariants of this crate: no IO, no clock, no async runtime, no environment. A function's
+//! result depends on its arguments alone, so that each rule can be tested by property.
+//!
+//! - [`Chunk`]: consecutive records of one partition with the [`Span`] of offsets they cover.
+//! - [`Counts`]: where the records of a span went; they must balance.
+//! - [`position`]: where reading a partition starts, and when it must not.
+//! - [`commit`]: whether a flush may be committed, and what an unknown outcome was.
+//! - [`audit`]: proof from the log alone that no offset is missing or doubled.
+//! - [`seam`]: the two places where IO is plugged in, [`seam::Source`] and [`seam::Table`].
+
+pub mod audit;
+pub mod chunk;
+pub mod commit;
+pub mod counts;
+pub mod data_type;
+pub mod dead_letter;
+pub mod error;
+pub mod ids;
+pub mod info;
+pub mod packed;
+pub mod position;
+pub mod seam;
+pub mod span;
+
+pub use chunk::{Chunk, Records};
+pub use counts::Counts;
+pub use data_type::DataType;
+pub use dead_letter::{DeadLetter, Reason, Stage};
+pub use error::{Classified, ErrorClass};
+pub use ids::{AppId, Partition, PipelineId};
+pub use info::{CommitInfo, CommitKind, PartitionProgress, PluginRef};
+pub use packed::Packed;
+pub use span::Span;

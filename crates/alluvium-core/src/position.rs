@@ -1,0 +1,67 @@
+//! Where reading a partition starts, and when it must not.
+
+use crate::Partition;
+use std::fmt;
+
+/// Where a pipeline starts while its table holds no position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartPolicy {
+    /// The oldest record that the broker still has.
+    Earliest,
+    /// Only what arrives from now on.
+    Latest,
+    /// The first record at or after this time, in milliseconds since the epoch.
+    Timestamp(i64),
+}
+
+/// The offsets that a broker holds of a partition: `[low, high)`. Under `read_committed`, `high`
+/// is the last stable offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    pub low: i64,
+    pub high: i64,
+}
+
+/// What a stored position means against a broker's watermarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Read from this offset.
+    At(i64),
+    /// No position is stored: the start policy chooses.
+    Choose,
+    /// The broker no longer has the offsets `[stored, low)`.
+    Lost { stored: i64, low: i64 },
+    /// The broker has never had the stored position: the topic was made anew.
+    Beyond { stored: i64, high: i64 },
+}
+
+/// How to resume a partition whose stored position is `stored`.
+pub fn resume(stored: Option<i64>, watermarks: Watermarks) -> Resume {
+    match stored {
+        None => Resume::Choose,
+        Some(stored) if stored < watermarks.low => Resume::Lost { stored, low: watermarks.low },
+        Some(stored) if stored > watermarks.high => Resume::Beyond { stored, high: watermarks.high },
+        Some(stored) => Resume::At(stored),
+    }
+}
+
+/// Stored data and broker do not fit together: going on would lose or double records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PositionError {
+    #[error("partition {partition}: offsets {stored} to {} are lost: the table is at offset {stored}, but the broker's oldest is {low}", low - 1)]
+    Lost { partition: Partition, stored: i64, low: i64 },
+    #[error(
+        "partition {partition}: the table is at offset {stored}, but the broker's newest position is {high}: the topic was probably created anew"
+    )]
+    Beyond { partition: Partition, stored: i64, high: i64 },
+}
+
+impl fmt::Display for StartPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Earliest => f.write_str("earliest"),
+            Self::Latest => f.write_str("latest"),
+            Self::Timestamp(ms) => write!(f, "timestamp {ms}"),
+        }
+    }
+}
