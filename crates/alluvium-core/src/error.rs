@@ -38,3 +38,38 @@ pub trait Classified: std::error::Error + Send + Sync + 'static {
         None
     }
 }
+
+/// Any classified error, from behind a seam.
+pub struct Fault(Box<dyn Classified>);
+
+impl Fault {
+    pub fn new(error: impl Classified) -> Self {
+        Self(Box::new(error))
+    }
+
+    pub fn class(&self) -> ErrorClass {
+        self.0.class()
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        self.0.hint()
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}

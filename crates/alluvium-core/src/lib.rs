@@ -28,7 +28,7 @@ pub use chunk::{Chunk, Records};
 pub use counts::Counts;
 pub use data_type::DataType;
 pub use dead_letter::{DeadLetter, Reason, Stage};
-pub use error::{Classified, ErrorClass};
+pub use error::{Classified, ErrorClass, Fault};
 pub use ids::{AppId, Partition, PipelineId};
 pub use info::{CommitInfo, CommitKind, PartitionProgress, PluginRef};
 pub use packed::Packed;

@@ -1,0 +1,259 @@
+//! The algebra of spans, counts, positions and commits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use alluvium_core::audit::{Finding, LogEntry, audit};
+use alluvium_core::chunk::{Header, NO_TIMESTAMP, Record, decode_headers, encode_headers};
+use alluvium_core::commit::{Claim, Verdict, judge};
+use alluvium_core::position::{Resume, Watermarks, resume};
+use alluvium_core::{
+    AppId, Chunk, CommitInfo, CommitKind, Counts, DataType, Packed, Partition, PartitionProgress, PipelineId, Records,
+    Span,
+};
+use proptest::prelude::*;
+
+fn pipeline() -> PipelineId {
+    PipelineId::new("acme", "orders", 1).unwrap()
+}
+
+fn rows_commit(version: u64, spans: &[(i32, i64, i64)]) -> LogEntry {
+    let partitions: Vec<_> = spans
+        .iter()
+        .map(|(partition, from, to)| {
+            let read = (to - from) as u64;
+            PartitionProgress {
+                partition: Partition(*partition),
+                span: Span::new(*from, *to).unwrap(),
+                counts: Counts { read, kept: read, rows: read, filtered: 0, rejected: 0 },
+            }
+        })
+        .collect();
+    let id = |p: &PartitionProgress| AppId::new(&pipeline(), "orders", p.partition).as_str().to_owned();
+    LogEntry {
+        version,
+        transactions: partitions.iter().map(|p| (id(p), p.span.to())).collect(),
+        rows_added: Some(partitions.iter().map(|p| p.counts.rows).sum()),
+        files_added: 1,
+        files_removed: 0,
+        info: Some(CommitInfo {
+            format: 1,
+            kind: CommitKind::Rows,
+            pipeline: "acme/orders".into(),
+            generation: 1,
+            topic: "orders".into(),
+            partitions,
+            plugins: vec![],
+            plan: None,
+        }),
+    }
+}
+
+#[test]
+fn commit_info_reads_back_as_written() {
+    let info = rows_commit(0, &[(0, 5, 9), (1, 0, 2)]).info.unwrap();
+    let json = serde_json::to_string(&info).unwrap();
+    assert!(json.contains(r#""partition":0,"from":5,"to":9,"read":4"#), "{json}");
+    assert_eq!(serde_json::from_str::<CommitInfo>(&json).unwrap(), info);
+}
+
+#[test]
+fn audit_holds_for_joined_spans_and_names_what_is_wrong() {
+    let id = pipeline();
+    let good = [rows_commit(0, &[(0, 0, 10), (1, 3, 4)]), rows_commit(1, &[(0, 10, 12)])];
+    let stored = [(Partition(0), 12), (Partition(1), 4)];
+    let report = audit(&id, "orders", &good, &stored);
+    assert!(report.holds(), "{report:?}");
+    assert_eq!(report.counts().read, 13);
+    assert_eq!((report.partitions[1].from, report.partitions[1].to), (3, 4));
+
+    let gap = [rows_commit(0, &[(0, 0, 10)]), rows_commit(1, &[(0, 11, 12)])];
+    let report = audit(&id, "orders", &gap, &[(Partition(0), 12)]);
+    assert_eq!(report.findings, [Finding::Gap { version: 1, partition: Partition(0), from: 10, to: 11 }]);
+
+    let overlap = [rows_commit(0, &[(0, 0, 10)]), rows_commit(1, &[(0, 8, 12)])];
+    let report = audit(&id, "orders", &overlap, &[(Partition(0), 12)]);
+    assert_eq!(report.findings, [Finding::Overlap { version: 1, partition: Partition(0), from: 8, to: 10 }]);
+
+    let mut doubled = good.clone();
+    doubled[1].rows_added = Some(4);
+    let report = audit(&id, "orders", &doubled, &stored);
+    assert_eq!(report.findings, [Finding::Rows { version: 1, said: 2, found: 4 }]);
+
+    let foreign = LogEntry { version: 2, files_added: 1, rows_added: Some(7), ..LogEntry::default() };
+    let report = audit(&id, "orders", &[good[0].clone(), good[1].clone(), foreign], &stored);
+    assert_eq!(report.findings, [Finding::ForeignRows { version: 2, files: 1 }]);
+    assert!(report.holds());
+
+    let moved =
+        LogEntry { version: 2, transactions: vec![("acme/orders/1/orders/0".into(), 99)], ..Default::default() };
+    let report = audit(&id, "orders", &[good[0].clone(), good[1].clone(), moved], &[(Partition(0), 99)]);
+    assert!(!report.holds());
+    assert!(report.findings.iter().any(|finding| matches!(finding, Finding::ForeignPosition { to: 99, .. })));
+}
+
+#[test]
+fn audit_says_from_where_it_can_prove() {
+    let entries = [rows_commit(40, &[(0, 100, 110)])];
+    let report = audit(&pipeline(), "orders", &entries, &[(Partition(0), 110), (Partition(1), 7)]);
+    assert!(report.holds(), "{report:?}");
+    assert_eq!(report.first_version, 40);
+    assert_eq!(report.partitions[0].from, 100);
+    assert_eq!(report.partitions[1].from, 7);
+}
+
+#[test]
+fn app_ids_keep_pipelines_apart() {
+    assert_eq!(AppId::new(&pipeline(), "orders", Partition(3)).as_str(), "acme/orders/1/orders/3");
+    for name in ["", "a/b", "a b", "ä"] {
+        assert!(PipelineId::new("acme", name, 1).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn types_read_back_as_written() {
+    for text in [
+        "bigint",
+        "decimal(38,18)",
+        "array<struct<sku:string,qty:int,price:decimal(10,2)>>",
+        "map<string,array<timestamp_ntz>>",
+        "struct<`a b`:binary,`c``d`:date>",
+    ] {
+        let parsed = DataType::parse(text).unwrap();
+        assert_eq!(parsed.to_string(), text);
+        assert_eq!(DataType::from_arrow(&parsed.to_arrow()), Some(parsed));
+    }
+    assert_eq!(DataType::parse(" ARRAY < LONG > ").unwrap().to_string(), "array<bigint>");
+    for (text, at) in
+        [("strin", 0), ("array<>", 6), ("decimal(39,1)", 0), ("struct<a:int,A:int>", 13), ("int int", 4), ("", 0)]
+    {
+        assert_eq!(DataType::parse(text).unwrap_err().at, at, "{text}");
+    }
+    let deep = "array<".repeat(200) + "int" + &">".repeat(200);
+    assert!(DataType::parse(&deep).unwrap_err().message.contains("128"));
+}
+
+fn claim(from: i64, to: i64, stored: Option<i64>, may_be_absent: bool) -> Claim {
+    Claim { partition: Partition(0), span: Span::new(from, to).unwrap(), stored, may_be_absent }
+}
+
+#[test]
+fn judgement_of_single_partitions() {
+    assert_eq!(judge(&[claim(5, 9, Some(5), false)]), Verdict::Proceed);
+    assert_eq!(judge(&[claim(5, 9, Some(9), false)]), Verdict::AlreadyCommitted);
+    assert_eq!(judge(&[claim(5, 9, None, true)]), Verdict::Proceed);
+    for stored in [None, Some(4), Some(6), Some(10)] {
+        let found = vec![(Partition(0), stored)];
+        assert_eq!(judge(&[claim(5, 9, stored, false)]), Verdict::Fenced { found });
+    }
+}
+
+/// Two workers that may both believe they own a partition, each with a copy of an old position:
+/// judged against the table's position, every offset is committed once and in order.
+fn committed_once(steps: &[(bool, bool, u8)]) {
+    let mut stored = 0i64;
+    let mut committed = Vec::new();
+    let mut workers = [0i64, 0i64];
+    for (second, outcome_lost, length) in steps {
+        let from = workers[usize::from(*second)];
+        let span = Span::new(from, from + i64::from(*length)).unwrap();
+        let judged = judge(&[Claim { partition: Partition(0), span, stored: Some(stored), may_be_absent: false }]);
+        match judged {
+            Verdict::Proceed => {
+                stored = span.to();
+                committed.push(span);
+                if *outcome_lost {
+                    continue; // It landed, but the worker does not know: it will offer the span again.
+                }
+                workers[usize::from(*second)] = span.to();
+            }
+            Verdict::AlreadyCommitted => workers[usize::from(*second)] = span.to(),
+            Verdict::Fenced { found } => workers[usize::from(*second)] = found[0].1.unwrap(),
+        }
+    }
+    let mut at = 0;
+    for span in committed {
+        assert_eq!(span.from(), at);
+        at = span.to();
+    }
+    assert_eq!(at, stored);
+}
+
+proptest! {
+    #[test]
+    fn racing_workers_commit_each_offset_once(steps in prop::collection::vec(any::<(bool, bool, u8)>(), 0..60)) {
+        committed_once(&steps);
+    }
+
+    #[test]
+    fn spans_join_only_without_gap(a in 0i64..100, b in 0i64..100, c in 0i64..100, d in 0i64..100) {
+        if let (Ok(first), Ok(second)) = (Span::new(a, b), Span::new(c, d)) {
+            match first.join(second) {
+                Ok(joined) => {
+                    prop_assert_eq!(b, c);
+                    for offset in 0..100 {
+                        prop_assert_eq!(joined.contains(offset), first.contains(offset) || second.contains(offset));
+                        prop_assert!(!(first.contains(offset) && second.contains(offset)));
+                    }
+                }
+                Err(_) => prop_assert_ne!(b, c),
+            }
+        }
+    }
+
+    #[test]
+    fn packed_reads_back(values in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..20)), 0..40)) {
+        let packed: Packed = values.iter().map(|value| value.as_deref()).collect();
+        prop_assert_eq!(packed.len(), values.len());
+        for (index, value) in values.iter().enumerate() {
+            prop_assert_eq!(packed.get(index), value.as_deref());
+            prop_assert_eq!(packed.is_null(index), value.is_none());
+            prop_assert_eq!(&packed.data()[packed.range(index)], value.as_deref().unwrap_or_default());
+        }
+        prop_assert_eq!(packed.get(values.len()), None);
+    }
+
+    #[test]
+    fn headers_read_back_and_cut_ones_do_not_panic(
+        headers in prop::collection::vec((".{0,5}", prop::option::of(prop::collection::vec(any::<u8>(), 0..9))), 0..6),
+        cut in 0usize..60,
+    ) {
+        let mut packed = Vec::new();
+        let borrowed = |(key, value): &(String, Option<Vec<u8>>)| (key.clone(), value.clone());
+        let wanted: Vec<_> = headers.iter().map(borrowed).collect();
+        encode_headers(wanted.iter().map(|(key, value)| Header { key, value: value.as_deref() }), &mut packed);
+        let found: Vec<_> =
+            decode_headers(&packed).iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect();
+        prop_assert_eq!(found, wanted);
+        decode_headers(&packed[..cut.min(packed.len())]);
+    }
+
+    #[test]
+    fn chunks_hold_their_records_in_order(offsets in prop::collection::vec(0i64..30, 0..8), from in 0i64..30, length in 0i64..30) {
+        let mut records = Records::default();
+        for offset in &offsets {
+            let record = Record { offset: *offset, timestamp: NO_TIMESTAMP, key: None, value: Some(b"x"), headers: None };
+            records.push(record).unwrap();
+        }
+        let span = Span::new(from, from + length).unwrap();
+        let rising = offsets.windows(2).all(|pair| pair[0] < pair[1]);
+        let inside = offsets.iter().all(|offset| span.contains(*offset));
+        prop_assert_eq!(Chunk::new(Partition(0), span, records).is_ok(), rising && inside);
+    }
+
+    #[test]
+    fn resume_never_starts_outside_the_broker(stored in prop::option::of(0i64..50), low in 0i64..50, length in 0i64..50) {
+        let watermarks = Watermarks { low, high: low + length };
+        match resume(stored, watermarks) {
+            Resume::At(at) => prop_assert!(Some(at) == stored && low <= at && at <= low + length),
+            Resume::Choose => prop_assert_eq!(stored, None),
+            Resume::Lost { stored, low } => prop_assert!(stored < low),
+            Resume::Beyond { stored, high } => prop_assert!(stored > high),
+        }
+    }
+
+    #[test]
+    fn types_never_panic(text in ".{0,40}") {
+        if let Ok(parsed) = DataType::parse(&text) {
+            prop_assert_eq!(DataType::parse(&parsed.to_string()).unwrap(), parsed);
+        }
+    }
+}
