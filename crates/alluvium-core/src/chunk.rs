@@ -127,6 +127,21 @@ impl Chunk {
         Ok(Self { partition, span, records })
     }
 
+    /// The part of the chunk from `offset` on; `None` when the span ends before or does not reach
+    /// back to `offset`. A source that was told to read anew may repeat what is already known.
+    pub fn starting_at(self, offset: i64) -> Option<Self> {
+        if self.span.from() == offset {
+            return Some(self);
+        }
+        let span = Span::new(offset, self.span.to()).ok().filter(|_| self.span.contains(offset))?;
+        let mut records = Records::default();
+        let first = self.records.offsets.partition_point(|found| *found < offset);
+        for index in first..self.records.len() {
+            records.push(self.records.get(index)?).ok()?;
+        }
+        Some(Self { partition: self.partition, span, records })
+    }
+
     pub fn partition(&self) -> Partition {
         self.partition
     }

@@ -69,8 +69,8 @@ pub trait Source: Send + 'static {
     /// epoch); the high watermark when there is none.
     fn offset_at(&self, partition: Partition, timestamp: i64) -> impl Future<Output = Result<i64, Self::Error>> + Send;
 
-    /// Reads assigned partitions anew from these positions. Chunks made before may still arrive;
-    /// the first one made after starts exactly at its position.
+    /// Reads assigned partitions anew from these positions. Chunks made before may still arrive, and
+    /// records may repeat; the first chunk made after starts exactly at its position.
     fn seek(&self, positions: &[(Partition, i64)]) -> Result<(), Self::Error>;
 
     /// Stops fetching until [`Source::resume`], staying in the group.

@@ -240,6 +240,24 @@ proptest! {
     }
 
     #[test]
+    fn a_cut_chunk_holds_the_records_from_there_on(count in 0i64..8, from in 0i64..10, at in 0i64..25) {
+        let mut records = Records::default();
+        for offset in (0..count).map(|n| from + 2 * n) {
+            records.push(Record { offset, timestamp: offset, key: None, value: Some(b"x"), headers: None }).unwrap();
+        }
+        let span = Span::new(from, from + 2 * count).unwrap();
+        let chunk = Chunk::new(Partition(0), span, records).unwrap();
+        let kept: Vec<i64> = chunk.records().offsets().iter().copied().filter(|offset| *offset >= at).collect();
+        match chunk.starting_at(at) {
+            Some(cut) => {
+                prop_assert_eq!(cut.span(), Span::new(at, span.to()).unwrap());
+                prop_assert_eq!(cut.records().offsets(), kept);
+            }
+            None => prop_assert!(at < span.from() || at >= span.to()),
+        }
+    }
+
+    #[test]
     fn resume_never_starts_outside_the_broker(stored in prop::option::of(0i64..50), low in 0i64..50, length in 0i64..50) {
         let watermarks = Watermarks { low, high: low + length };
         match resume(stored, watermarks) {
