@@ -1,0 +1,240 @@
+//! A component from its bytes to a configured plugin.
+
+use crate::access::{ColumnAccess, column_access};
+use crate::admit::{Candidate, Kind, examine};
+use crate::column::ColumnPlugin;
+use crate::contract::{ColumnContract, Description, RecordContract};
+use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, cut};
+use crate::host::Host;
+use crate::instance::Sandbox;
+use crate::limits::{ANSWER_BYTES, Limits};
+use crate::record::RecordPlugin;
+use alluvium_core::PluginRef;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+use wasmtime::component::{Component, InstancePre};
+
+/// The size of a page of linear memory.
+const PAGE: usize = 64 << 10;
+
+/// An admitted plugin: compiled, linked, and known by its description.
+#[derive(Clone)]
+pub struct Plugin {
+    sandbox: Sandbox,
+    contract: Contract,
+    description: Description,
+}
+
+#[derive(Clone)]
+enum Contract {
+    Column(ColumnContract),
+    Record(RecordContract),
+}
+
+impl Host {
+    /// Admits a component as the plugin `name`, or says why not. In this order: its size, that it is
+    /// a component, that it is valid within the features allowed, that it imports nothing, that it
+    /// exports a transform of a supported version, that it compiles in time, that its memory fits,
+    /// that it starts, and that it describes itself.
+    ///
+    /// Blocks for as long as compiling takes.
+    pub fn admit(self: &Arc<Self>, name: &str, component: &[u8], limits: &Limits) -> Result<Plugin, AdmitError> {
+        let plugin = PluginLabel(PluginRef { name: name.to_owned(), digest: digest(component) });
+        if limits.memory > self.config.max_memory {
+            let (limit, allowed) = (limits.memory, self.config.max_memory);
+            return Err(AdmitError::MemoryLimit { plugin, limit, allowed });
+        }
+        let candidate = examine(&plugin, component, &self.config)?;
+        let compiled = self.compile(&plugin, component)?;
+        check_memory(&plugin, &compiled, limits)?;
+        let linked = self.linker.instantiate_pre(&compiled);
+        let linked = linked.map_err(|source| AdmitError::Compile { plugin: plugin.clone(), source })?;
+        let contract = link(&plugin, candidate, linked)?;
+        let sandbox = Sandbox { host: Arc::clone(self), plugin, limits: *limits };
+        let described = describe(&sandbox, &contract).map_err(|error| AdmitError::FirstRun { error })?;
+        let description = check_description(described)
+            .map_err(|problem| AdmitError::Description { plugin: sandbox.plugin.clone(), problem })?;
+        Ok(Plugin { sandbox, contract, description })
+    }
+
+    /// Compiles on a thread of its own. One that takes too long cannot be stopped, but it holds its
+    /// place among the few compilers, so that it cannot be repeated at will.
+    fn compile(self: &Arc<Self>, plugin: &PluginLabel, component: &[u8]) -> Result<Component, AdmitError> {
+        let limit = self.config.compile_time;
+        let (answer, answered) = channel();
+        let host = Arc::clone(self);
+        let bytes = component.to_vec();
+        let work = move || {
+            let Some(_slot) = host.compilers.take(Duration::ZERO) else {
+                return answer.send(None);
+            };
+            answer.send(Some(Component::from_binary(&host.engine, &bytes)))
+        };
+        // Deep nesting in a valid module makes the compiler recurse deeply.
+        let thread = thread::Builder::new().name("plugin-compiler".to_owned()).stack_size(16 << 20).spawn(work);
+        if thread.is_err() {
+            return Err(AdmitError::CompileBusy { plugin: plugin.clone() });
+        }
+        match answered.recv_timeout(limit) {
+            Ok(Some(Ok(compiled))) => Ok(compiled),
+            Ok(Some(Err(source))) => Err(AdmitError::Compile { plugin: plugin.clone(), source }),
+            Ok(None) => Err(AdmitError::CompileBusy { plugin: plugin.clone() }),
+            Err(RecvTimeoutError::Timeout) => Err(AdmitError::CompileTime { plugin: plugin.clone(), limit }),
+            Err(RecvTimeoutError::Disconnected) => Err(AdmitError::CompilerPanic { plugin: plugin.clone() }),
+        }
+    }
+}
+
+impl Plugin {
+    /// The name it was admitted under, and its digest.
+    pub fn reference(&self) -> &PluginRef {
+        &self.sandbox.plugin.0
+    }
+
+    pub fn name(&self) -> &str {
+        &self.reference().name
+    }
+
+    /// `sha256:` and 64 hex digits, of the component's bytes.
+    pub fn digest(&self) -> &str {
+        &self.reference().digest
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.contract {
+            Contract::Column(_) => Kind::Column,
+            Contract::Record(_) => Kind::Record,
+        }
+    }
+
+    /// What it says of itself.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.sandbox.limits
+    }
+
+    /// Hands the configuration to a column plugin and checks the columns it asks for.
+    pub fn configure_column(&self, config: &Value) -> Result<ColumnPlugin, ConfigureError> {
+        let Contract::Column(contract) = &self.contract else {
+            return Err(self.wrong_kind(Kind::Column));
+        };
+        let config = config.to_string();
+        let answer = self.sandbox.enter(|session| {
+            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &config))
+        });
+        let raw = self.configured(answer)?;
+        let access: ColumnAccess = column_access(&raw)
+            .map_err(|problem| ConfigureError::Access { plugin: self.sandbox.plugin.clone(), problem })?;
+        Ok(ColumnPlugin::new(self.sandbox.clone(), contract.clone(), config, raw, access))
+    }
+
+    /// Hands the configuration to a record plugin.
+    pub fn configure_record(&self, config: &Value) -> Result<RecordPlugin, ConfigureError> {
+        let Contract::Record(contract) = &self.contract else {
+            return Err(self.wrong_kind(Kind::Record));
+        };
+        let config = config.to_string();
+        let answer = self.sandbox.enter(|session| {
+            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &config))
+        });
+        let access = self.configured(answer)?;
+        Ok(RecordPlugin::new(self.sandbox.clone(), contract.clone(), config, access))
+    }
+
+    fn configured<T>(&self, answer: Result<Result<T, String>, CallError>) -> Result<T, ConfigureError> {
+        let answer = answer.map_err(|error| ConfigureError::Call { error })?;
+        answer.map_err(|message| ConfigureError::Refused { plugin: self.sandbox.plugin.clone(), message: cut(message) })
+    }
+
+    fn wrong_kind(&self, wanted: Kind) -> ConfigureError {
+        let (found, wanted) = (self.kind().as_str(), wanted.as_str());
+        ConfigureError::Kind { plugin: self.sandbox.plugin.clone(), found, wanted }
+    }
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin")
+            .field("plugin", &self.sandbox.plugin)
+            .field("kind", &self.kind())
+            .field("description", &self.description)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `sha256:` and the digest of `bytes` in hex: a plugin's identity.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+fn check_memory(plugin: &PluginLabel, compiled: &Component, limits: &Limits) -> Result<(), AdmitError> {
+    // `None` when it instantiates modules that it imports; those that import are refused already.
+    let pages = compiled.resources_required().and_then(|resources| resources.max_initial_memory_size);
+    let minimum = usize::try_from(pages.unwrap_or(0)).unwrap_or(usize::MAX).saturating_mul(PAGE);
+    if minimum > limits.memory {
+        return Err(AdmitError::Memory { plugin: plugin.clone(), minimum, limit: limits.memory });
+    }
+    Ok(())
+}
+
+fn link(
+    plugin: &PluginLabel,
+    candidate: Candidate,
+    component: InstancePre<crate::instance::StoreData>,
+) -> Result<Contract, AdmitError> {
+    let linked = match candidate.kind {
+        Kind::Column => ColumnContract::link(candidate.version, component).map(|linked| linked.map(Contract::Column)),
+        Kind::Record => RecordContract::link(candidate.version, component).map(|linked| linked.map(Contract::Record)),
+    };
+    let interface = format!("{}@{}", candidate.kind.interface(), candidate.version);
+    match linked {
+        Some(Ok(contract)) => Ok(contract),
+        Some(Err(source)) => Err(AdmitError::Contract { plugin: plugin.clone(), interface, source }),
+        None => Err(AdmitError::Version { plugin: plugin.clone(), found: interface, supported: Vec::new() }),
+    }
+}
+
+fn describe(sandbox: &Sandbox, contract: &Contract) -> Result<Description, CallError> {
+    sandbox.enter(|session| match contract {
+        Contract::Column(contract) => {
+            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store))
+        }
+        Contract::Record(contract) => {
+            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store))
+        }
+    })
+}
+
+fn check_description(description: Description) -> Result<Description, DescriptionProblem> {
+    let lengths = [
+        ("name", &description.name, 128),
+        ("version", &description.version, 128),
+        ("summary", &description.summary, 1000),
+        ("configuration's schema", &description.config_schema, 256 << 10),
+    ];
+    for (field, text, limit) in lengths {
+        if text.len() > limit {
+            return Err(DescriptionProblem::TooLong { field, length: text.len(), limit });
+        }
+    }
+    if description.name.trim().is_empty() {
+        return Err(DescriptionProblem::Empty { field: "name" });
+    }
+    if !description.config_schema.is_empty() {
+        let schema: Result<Value, _> = serde_json::from_str(&description.config_schema);
+        schema.map_err(|error| DescriptionProblem::Schema { problem: error.to_string() })?;
+    }
+    Ok(description)
+}
