@@ -2,6 +2,7 @@
 
 use arrow_schema::{DataType as ArrowType, Field as ArrowField, Fields, TimeUnit};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -312,13 +313,14 @@ impl<'a> Parser<'a> {
     fn fields(&mut self, depth: usize) -> Result<Vec<Field>, TypeError> {
         self.expect('<')?;
         let mut fields: Vec<Field> = Vec::new();
+        let mut names = HashSet::new();
         if self.eat('>') {
             return Err(self.error("a struct needs at least one field"));
         }
         loop {
             let start = self.at;
             let name = self.name()?;
-            if fields.iter().any(|field| field.name.to_lowercase() == name.to_lowercase()) {
+            if !names.insert(name.to_lowercase()) {
                 self.at = start;
                 return Err(self.error(format!("the field '{name}' is there twice (names are not case-sensitive)")));
             }
