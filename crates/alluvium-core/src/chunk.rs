@@ -73,6 +73,10 @@ impl Records {
         &self.values
     }
 
+    pub fn into_values(self) -> Packed {
+        self.values
+    }
+
     pub fn headers(&self) -> &Packed {
         &self.headers
     }
