@@ -73,7 +73,8 @@ pub fn isolate<T>(
         let middle = start + (end - start) / 2;
         let split = middle > start;
         let failed = found.bad.len() + usize::from(!split);
-        if failed > allowed || (failing > isolation.time && !left.is_empty()) || (failing > isolation.time && split) {
+        let unfinished = split || !left.is_empty();
+        if failed > allowed || (failing > isolation.time && unfinished) {
             return Err(IsolateError::TooMany { inputs, failed, calls, last: error });
         }
         if split {
@@ -87,4 +88,135 @@ pub fn isolate<T>(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::error::{Function, PluginLabel};
+    use alluvium_core::PluginRef;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    fn plugin() -> PluginLabel {
+        PluginLabel(PluginRef { name: "p".to_owned(), digest: "sha256:0".to_owned() })
+    }
+
+    fn trap() -> CallError {
+        CallError::Trap { plugin: plugin(), function: Function::Transform, trap: "unreachable".to_owned() }
+    }
+
+    const UNBOUNDED: Isolation = Isolation { share: 1.0, at_least: 0, time: Duration::MAX };
+
+    fn never() -> Duration {
+        Duration::ZERO
+    }
+
+    proptest! {
+        #[test]
+        fn finds_exactly_the_inputs_at_fault(inputs in 0_usize..600, faults in prop::collection::btree_set(0_usize..600, 0..20)) {
+            let faults: BTreeSet<_> = faults.into_iter().filter(|fault| *fault < inputs).collect();
+            let mut calls = 0;
+            let found = isolate(inputs, &UNBOUNDED, never, |range| {
+                calls += 1;
+                let bad = faults.range(range.clone()).next().is_some();
+                if bad { Err(trap()) } else { Ok(range.collect::<Vec<_>>()) }
+            });
+            let found = found.unwrap();
+            let bad: Vec<_> = found.bad.iter().map(|(input, _)| *input).collect();
+            prop_assert_eq!(&bad, &faults.iter().copied().collect::<Vec<_>>());
+            let good: Vec<_> = found.good.iter().flat_map(|(_, inputs)| inputs.clone()).collect();
+            let expected: Vec<_> = (0..inputs).filter(|input| !faults.contains(input)).collect();
+            prop_assert_eq!(good, expected);
+            let depth = inputs.max(1).ilog2() as usize + 1;
+            prop_assert!(calls <= 1 + 2 * faults.len() * depth, "{calls} calls");
+        }
+
+        #[test]
+        fn failures_of_groups_lose_no_input(inputs in 1_usize..200, most in 1_usize..50) {
+            // As when a chunk needs more memory than there is: every input is fine by itself.
+            let call = |range: Range<usize>| if range.len() > most { Err(trap()) } else { Ok(range) };
+            let found = isolate(inputs, &UNBOUNDED, never, call).unwrap();
+            prop_assert!(found.bad.is_empty());
+            let good: Vec<_> = found.good.into_iter().flat_map(|(_, range)| range).collect();
+            prop_assert_eq!(good, (0..inputs).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn gives_up_past_the_share(inputs in 1_usize..500, share in 0.0..1.0_f64) {
+            let isolation = Isolation { share, at_least: 1, time: Duration::MAX };
+            let mut calls = 0;
+            let found = isolate::<()>(inputs, &isolation, never, |_| { calls += 1; Err(trap()) });
+            let allowed = isolation.allowed(inputs);
+            if inputs <= allowed {
+                prop_assert_eq!(found.unwrap().bad.len(), inputs);
+            } else {
+                let depth = inputs.max(1).ilog2() as usize + 2;
+                prop_assert!(calls <= 2 * (allowed + 1) + depth, "{calls} calls for {allowed} allowed");
+                match found {
+                    Err(IsolateError::TooMany { failed, .. }) => prop_assert_eq!(failed, allowed + 1),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plugin_that_always_loops_costs_a_bounded_time() {
+        let clock = Cell::new(Duration::ZERO);
+        let isolation = Isolation { share: 1.0, at_least: 0, time: Duration::from_secs(60) };
+        let found = isolate::<()>(
+            100_000,
+            &isolation,
+            || clock.get(),
+            |_| {
+                clock.set(clock.get() + Duration::from_secs(2));
+                Err(trap())
+            },
+        );
+        assert!(matches!(found, Err(IsolateError::TooMany { calls: 31, .. })), "{found:?}");
+        assert_eq!(clock.get(), Duration::from_secs(62));
+    }
+
+    #[test]
+    fn only_failing_calls_use_up_the_time() {
+        let clock = Cell::new(Duration::ZERO);
+        let isolation = Isolation { share: 1.0, at_least: 0, time: Duration::from_secs(20) };
+        let found = isolate(
+            1024,
+            &isolation,
+            || clock.get(),
+            |range| {
+                clock.set(clock.get() + Duration::from_secs(1));
+                if range.contains(&1000) { Err(trap()) } else { Ok(()) }
+            },
+        );
+        assert_eq!(found.unwrap().bad.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_the_inputs_fault_ends_the_search() {
+        let mut calls = 0;
+        let unavailable = CallError::Unavailable { plugin: plugin(), problem: "busy".to_owned() };
+        let found = isolate::<()>(1000, &UNBOUNDED, never, |_| {
+            calls += 1;
+            Err(unavailable.clone())
+        });
+        assert_eq!((found, calls), (Err(IsolateError::Call { error: unavailable.clone() }), 1));
+    }
+
+    #[test]
+    fn a_plugin_that_fails_on_nothing_is_at_fault_itself() {
+        let found = isolate::<()>(0, &UNBOUNDED, never, |_| Err(trap()));
+        assert!(matches!(found, Err(IsolateError::TooMany { inputs: 0, calls: 1, .. })), "{found:?}");
+    }
+
+    #[test]
+    fn one_bad_record_alone_is_no_bad_plugin() {
+        let isolation = Isolation::default();
+        assert_eq!([0, 1, 9, 20, 1000].map(|inputs| isolation.allowed(inputs)), [1, 1, 1, 2, 100]);
+        assert_eq!(Isolation { share: f64::NAN, ..isolation }.allowed(1000), 1);
+    }
 }
