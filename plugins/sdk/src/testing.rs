@@ -1,0 +1,1 @@
+//! Runs a plugin on this machine.
