@@ -1,0 +1,460 @@
+//! Reading the values of one record into the tree, in one pass over its bytes.
+//!
+//! A value that does not fit, and a field that the plan does not know, leave a note; what they mean
+//! for the record is judged when its end is reached. When reading fails, the tree holds parts of
+//! the record and has to be cut back.
+
+use super::notes::Notes;
+use super::time;
+use super::tree::{List, Map, Node, Object, Sink};
+use crate::Coercion;
+use crate::json::{Fault, Number, Scanner, Text};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use std::collections::HashMap;
+
+/// What reading needs besides the tree.
+pub(super) struct State {
+    pub(super) notes: Notes,
+    /// Strings without their escapes.
+    scratch: Vec<u8>,
+    /// Members of the maps being read, those of an inner map behind those of the outer.
+    members: Vec<Member>,
+    /// Their keys.
+    keys: Vec<u8>,
+    /// How many lists and maps the value read stands in.
+    containers: u32,
+    /// How many more nulls the record's lists may make.
+    spare: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    /// Where the key lies in the keys.
+    key: (usize, usize),
+    /// Where the value starts in the record.
+    value: usize,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            notes: Notes::default(),
+            scratch: Vec::new(),
+            members: Vec::new(),
+            keys: Vec::new(),
+            containers: 0,
+            spare: 0,
+        }
+    }
+
+    fn start(&mut self, record: &[u8]) {
+        self.notes.clear();
+        self.members.clear();
+        self.keys.clear();
+        self.containers = 0;
+        self.spare = (16 * 1024 + 64 * record.len() as u64).min(8 << 20);
+    }
+
+    /// Counts the nulls that a struct inside a list makes for what it has not. A byte of JSON could
+    /// otherwise stand for thousands of them.
+    fn spend(&mut self, nulls: u32) -> Result<(), Fault> {
+        if self.containers > 0 {
+            self.spare = self.spare.checked_sub(u64::from(nulls)).ok_or(Fault::Sparse)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a record, which is UTF-8. On a fault, also tells where.
+pub(super) fn read_record(record: &[u8], root: &mut Object, state: &mut State) -> Result<(), (Fault, usize)> {
+    state.start(record);
+    let mut scanner = Scanner::new(record);
+    if scanner.peek() != b'{' {
+        return Err((Fault::NotObject, scanner.at));
+    }
+    read_object(&mut scanner, root, super::tree::ROOT, 0, state).map_err(|fault| (fault, scanner.at))?;
+    if scanner.peek() != 0 || scanner.at < record.len() {
+        return Err((Fault::Trailing, scanner.at));
+    }
+    Ok(())
+}
+
+/// Reads an object whose node is `id`, the scanner being at its opening bracket.
+#[inline(always)]
+fn read_object(
+    scanner: &mut Scanner<'_>,
+    object: &mut Object,
+    id: u32,
+    depth: u32,
+    state: &mut State,
+) -> Result<(), Fault> {
+    let row = object.len;
+    let first_note = state.notes.len();
+    let mut missing = object.fields.len();
+    scanner.enter(depth)?;
+    if scanner.peek() == b'}' {
+        scanner.at += 1;
+    } else {
+        let mut likely = 0;
+        loop {
+            let expected = object.fields.get(likely).is_some_and(|field| field.key.passes(scanner));
+            let found = if expected { Some(likely) } else { read_key(scanner, object, likely, id, depth, state)? };
+            if let Some(at) = found
+                && let Some(field) = object.fields.get_mut(at)
+            {
+                let node = &mut field.node;
+                if node.len() > row {
+                    // The key was there before: the last one counts.
+                    state.notes.void(node.mark, node.id..node.end);
+                    node.truncate(row);
+                } else {
+                    missing -= 1;
+                }
+                node.mark = state.notes.len();
+                read_value(scanner, node, depth + 1, state)?;
+                likely = at + 1;
+            }
+            if scanner.object_ends()? {
+                break;
+            }
+            scanner.peek();
+        }
+    }
+    if missing > 0 {
+        for field in &mut object.fields {
+            if field.node.len() == row {
+                state.spend(field.node.end - field.node.id)?;
+                field.node.push_null();
+            }
+        }
+    }
+    if state.notes.len() > first_note {
+        state.notes.close_object(scanner.bytes, first_note, id);
+    }
+    object.len += 1;
+    Ok(())
+}
+
+/// Reads a key that is not the expected one, and the colon. Passes the value of a field that is not
+/// known, leaving a note.
+fn read_key(
+    scanner: &mut Scanner<'_>,
+    object: &Object,
+    likely: usize,
+    id: u32,
+    depth: u32,
+    state: &mut State,
+) -> Result<Option<usize>, Fault> {
+    let key_start = scanner.at;
+    let key = scanner.string()?;
+    let key_end = scanner.at;
+    scanner.colon()?;
+    let found = object.find(key.unescaped(&mut state.scratch), likely);
+    if found.is_none() {
+        scanner.peek();
+        let start = scanner.at;
+        scanner.skip_value(depth + 1)?;
+        state.notes.unknown(id, key_start..key_end, start..scanner.at);
+    }
+    Ok(found)
+}
+
+/// Reads a value that stands inside `depth` objects and lists.
+#[inline(always)]
+fn read_value(scanner: &mut Scanner<'_>, node: &mut Node, depth: u32, state: &mut State) -> Result<(), Fault> {
+    let first = scanner.peek();
+    let start = scanner.at;
+    if first == b'n' {
+        scanner.literal(b"null")?;
+        state.spend(node.end - node.id)?;
+        node.push_null();
+        return Ok(());
+    }
+    let in_string = node.coercion == Coercion::ParseString;
+    let scratch = &mut state.scratch;
+    let fits = match &mut node.sink {
+        Sink::BigInt(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
+            values.push_some(value)
+        }
+        Sink::Int(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
+            values.push_some(value.and_then(|value| value.try_into().ok()))
+        }
+        Sink::SmallInt(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
+            values.push_some(value.and_then(|value| value.try_into().ok()))
+        }
+        Sink::TinyInt(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
+            values.push_some(value.and_then(|value| value.try_into().ok()))
+        }
+        Sink::Double(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_f64);
+            values.push_some(value)
+        }
+        Sink::Float(values) => {
+            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_f32);
+            values.push_some(value)
+        }
+        Sink::Decimal { values, scale, max, .. } => {
+            // Decimals often travel as strings to stay exact.
+            let number = read_number(scanner, first, true, scratch)?;
+            let value = number.and_then(|number| number.to_decimal(*scale, *max));
+            values.push_some(value)
+        }
+        Sink::String(bytes) => match read_text(scanner, first)? {
+            Some(text) if text.escaped => {
+                bytes.push(text.unescaped(scratch));
+                true
+            }
+            Some(text) => {
+                bytes.push(text.raw);
+                true
+            }
+            None => false,
+        },
+        Sink::Timestamp { values, cache } => {
+            let text = read_text(scanner, first)?;
+            let value = text.and_then(|text| time::timestamp(text.unescaped(scratch), cache));
+            values.push_some(value)
+        }
+        Sink::Boolean(values) => match read_boolean(scanner, first, in_string, scratch)? {
+            Some(value) => {
+                values.push(value);
+                true
+            }
+            None => false,
+        },
+        Sink::Struct(inner) => {
+            let fits = first == b'{';
+            if fits {
+                read_nested(scanner, &mut inner.object, node.id, depth, state)?;
+                inner.validity.append_non_null();
+            }
+            fits
+        }
+        Sink::List(list) => {
+            let fits = first == b'[';
+            if fits {
+                read_list(scanner, list, node.id, depth, state)?;
+            }
+            fits
+        }
+        Sink::Date(values) => {
+            let text = read_text(scanner, first)?;
+            let value = text.and_then(|text| time::date(text.unescaped(scratch)));
+            values.push_some(value)
+        }
+        Sink::TimestampNtz { values, cache } => {
+            let text = read_text(scanner, first)?;
+            let value = text.and_then(|text| time::wall_clock(text.unescaped(scratch), cache));
+            values.push_some(value)
+        }
+        Sink::Epoch(values) => {
+            let number = read_number(scanner, first, false, scratch)?;
+            let value = number.and_then(|number| time::epoch(number, node.coercion));
+            values.push_some(value)
+        }
+        Sink::EpochDays(values) => {
+            let value = read_number(scanner, first, false, scratch)?.and_then(time::epoch_days);
+            values.push_some(value)
+        }
+        Sink::Binary(bytes) => {
+            let text = read_text(scanner, first)?;
+            let decode = |text: Text<'_>| bytes.push_with(|out| STANDARD.decode_vec(text.unescaped(scratch), out)).ok();
+            text.and_then(decode).is_some()
+        }
+        Sink::JsonText(bytes) => {
+            scanner.skip_value(depth)?;
+            bytes.push(scanner.slice(start, scanner.at));
+            true
+        }
+        Sink::Map(map) => {
+            let fits = first == b'{';
+            if fits {
+                read_map(scanner, map, node.id, depth, state)?;
+            }
+            fits
+        }
+        Sink::Branch(object) => {
+            let fits = first == b'{';
+            if fits {
+                read_nested(scanner, object, node.id, depth, state)?;
+            }
+            fits
+        }
+        Sink::Nothing { .. } => false,
+    };
+    if fits { Ok(()) } else { read_conflict(scanner, node, start, depth, state) }
+}
+
+#[cold]
+#[inline(never)]
+fn read_conflict(
+    scanner: &mut Scanner<'_>,
+    node: &mut Node,
+    start: usize,
+    depth: u32,
+    state: &mut State,
+) -> Result<(), Fault> {
+    scanner.at = start;
+    scanner.skip_value(depth)?;
+    state.spend(node.end - node.id)?;
+    node.push_null();
+    state.notes.conflict(node.id, start..scanner.at);
+    Ok(())
+}
+
+/// A number, or one in a string where that is wanted; none when the value is something else, which
+/// is then not passed as a whole.
+#[inline(always)]
+fn read_number<'a: 's, 's>(
+    scanner: &mut Scanner<'a>,
+    first: u8,
+    in_string: bool,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Option<Number<'s>>, Fault> {
+    match first {
+        b'-' | b'0'..=b'9' => scanner.number().map(Some),
+        b'"' if in_string => Ok(Number::parse(scanner.string()?.unescaped(scratch))),
+        _ => Ok(None),
+    }
+}
+
+#[inline(always)]
+fn read_text<'s>(scanner: &mut Scanner<'s>, first: u8) -> Result<Option<Text<'s>>, Fault> {
+    if first == b'"' { scanner.string().map(Some) } else { Ok(None) }
+}
+
+#[inline(always)]
+fn read_boolean(
+    scanner: &mut Scanner<'_>,
+    first: u8,
+    in_string: bool,
+    scratch: &mut Vec<u8>,
+) -> Result<Option<bool>, Fault> {
+    Ok(match first {
+        b't' => {
+            scanner.literal(b"true")?;
+            Some(true)
+        }
+        b'f' => {
+            scanner.literal(b"false")?;
+            Some(false)
+        }
+        b'"' if in_string => match scanner.string()?.unescaped(scratch) {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[inline(never)]
+fn read_nested(
+    scanner: &mut Scanner<'_>,
+    object: &mut Object,
+    id: u32,
+    depth: u32,
+    state: &mut State,
+) -> Result<(), Fault> {
+    read_object(scanner, object, id, depth, state)
+}
+
+#[inline(never)]
+fn read_list(scanner: &mut Scanner<'_>, list: &mut List, id: u32, depth: u32, state: &mut State) -> Result<(), Fault> {
+    let start = scanner.at;
+    let first_note = state.notes.len();
+    scanner.enter(depth)?;
+    state.containers += 1;
+    if scanner.peek() == b']' {
+        scanner.at += 1;
+    } else {
+        loop {
+            read_value(scanner, &mut list.item, depth + 1, state)?;
+            if scanner.list_ends()? {
+                break;
+            }
+        }
+    }
+    state.containers -= 1;
+    if state.conflicts(first_note, id, start..scanner.at) {
+        list.item.truncate(list.ends.last());
+        list.ends.push_null();
+    } else {
+        list.ends.push(list.item.len());
+    }
+    Ok(())
+}
+
+/// Reads an object as a map: its members are found first, so that of duplicate keys only the last
+/// one is read.
+#[inline(never)]
+fn read_map(scanner: &mut Scanner<'_>, map: &mut Map, id: u32, depth: u32, state: &mut State) -> Result<(), Fault> {
+    let start = scanner.at;
+    let first_note = state.notes.len();
+    let outer = (state.members.len(), state.keys.len());
+    find_members(scanner, depth, state)?;
+    let end = scanner.at;
+    state.containers += 1;
+    for at in last_of_each(state.members.get(outer.0..).unwrap_or_default(), &state.keys) {
+        let Some(member) = state.members.get(outer.0 + at).copied() else { continue };
+        map.keys.push(state.keys.get(member.key.0..member.key.1).unwrap_or_default());
+        scanner.at = member.value;
+        read_value(scanner, &mut map.value, depth + 1, state)?;
+    }
+    scanner.at = end;
+    state.containers -= 1;
+    state.members.truncate(outer.0);
+    state.keys.truncate(outer.1);
+    if state.conflicts(first_note, id, start..end) {
+        map.keys.truncate(map.ends.last());
+        map.value.truncate(map.ends.last());
+        map.ends.push_null();
+    } else {
+        map.ends.push(map.value.len());
+    }
+    Ok(())
+}
+
+fn find_members(scanner: &mut Scanner<'_>, depth: u32, state: &mut State) -> Result<(), Fault> {
+    scanner.enter(depth)?;
+    if scanner.peek() == b'}' {
+        scanner.at += 1;
+        return Ok(());
+    }
+    loop {
+        scanner.peek();
+        let key_start = state.keys.len();
+        scanner.string()?.append_to(&mut state.keys);
+        scanner.colon()?;
+        scanner.peek();
+        state.members.push(Member { key: (key_start, state.keys.len()), value: scanner.at });
+        scanner.skip_value(depth + 1)?;
+        if scanner.object_ends()? {
+            return Ok(());
+        }
+    }
+}
+
+/// The positions of the members that no later one replaces.
+fn last_of_each(members: &[Member], keys: &[u8]) -> Vec<usize> {
+    let key = |member: &Member| keys.get(member.key.0..member.key.1).unwrap_or_default();
+    let mut last = HashMap::with_capacity(members.len());
+    for (at, member) in members.iter().enumerate() {
+        last.insert(key(member), at);
+    }
+    let mut positions = last.into_values().collect::<Vec<_>>();
+    positions.sort_unstable();
+    positions
+}
+
+impl State {
+    /// Closes a list or map whose notes start at `first_note`: whether it is in conflict.
+    #[inline(always)]
+    fn conflicts(&mut self, first_note: u32, id: u32, value: std::ops::Range<usize>) -> bool {
+        self.containers == 0 && self.notes.len() > first_note && self.notes.close_container(first_note, id, value)
+    }
+}

@@ -1,0 +1,531 @@
+//! A plan made ready to run: the tree that the decoder walks, with a buffer at every leaf.
+
+use super::columns::{Booleans, Bytes, Ends, Values};
+use super::time::DateCache;
+use crate::json::{Scanner, quote};
+use crate::{Coercion, Column, OnConflict, path};
+use alluvium_core::DataType;
+use arrow_array::types::{
+    BinaryType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, Utf8Type,
+};
+use arrow_array::{ArrayRef, ListArray, MapArray, StructArray, new_null_array};
+use arrow_buffer::NullBufferBuilder;
+use arrow_schema::{ArrowError, DataType as ArrowType, FieldRef, Fields};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The id of the record itself.
+pub(super) const ROOT: u32 = 0;
+
+/// Where a node stands, for what is said of it and of the values found there.
+pub(super) struct Place {
+    pub(super) parent: u32,
+    pub(super) step: Step,
+    /// None for an object of which columns read parts.
+    pub(super) data_type: Option<DataType>,
+    pub(super) on_conflict: OnConflict,
+}
+
+/// The way from a node to one below it.
+pub(super) enum Step {
+    Field {
+        name: String,
+        /// The name as a JSON string.
+        key: Vec<u8>,
+    },
+    Element,
+    Value,
+}
+
+impl Step {
+    fn field(name: &str) -> Self {
+        let mut key = Vec::with_capacity(name.len() + 2);
+        quote(name, &mut key);
+        Self::Field { name: name.to_owned(), key }
+    }
+}
+
+/// A place where values are read.
+pub(super) struct Node {
+    /// Ids number the nodes in preorder: those below have the ids up to `end`.
+    pub(super) id: u32,
+    pub(super) end: u32,
+    /// How many notes there were before the value that was read last.
+    pub(super) mark: u32,
+    pub(super) coercion: Coercion,
+    pub(super) sink: Sink,
+}
+
+/// Where a node's values go.
+pub(super) enum Sink {
+    Boolean(Booleans),
+    TinyInt(Values<i8>),
+    SmallInt(Values<i16>),
+    Int(Values<i32>),
+    BigInt(Values<i64>),
+    Float(Values<f32>),
+    Double(Values<f64>),
+    Decimal {
+        values: Values<i128>,
+        precision: u8,
+        scale: u8,
+        max: i128,
+    },
+    String(Bytes),
+    JsonText(Bytes),
+    Binary(Bytes),
+    Date(Values<i32>),
+    EpochDays(Values<i32>),
+    Timestamp {
+        values: Values<i64>,
+        cache: DateCache,
+    },
+    Epoch(Values<i64>),
+    TimestampNtz {
+        values: Values<i64>,
+        cache: DateCache,
+    },
+    List(Box<List>),
+    Map(Box<Map>),
+    Struct(Box<Struct>),
+    /// An object of which columns read parts; no column itself.
+    Branch(Box<Object>),
+    /// A type that no JSON value has: a map whose keys are not strings.
+    Nothing {
+        data_type: ArrowType,
+        len: usize,
+    },
+}
+
+pub(super) struct List {
+    pub(super) ends: Ends,
+    pub(super) item: Node,
+    field: FieldRef,
+}
+
+pub(super) struct Map {
+    pub(super) ends: Ends,
+    pub(super) keys: Bytes,
+    pub(super) value: Node,
+    field: FieldRef,
+}
+
+pub(super) struct Struct {
+    pub(super) object: Object,
+    pub(super) validity: NullBufferBuilder,
+    fields: Fields,
+}
+
+/// The fields that are read of an object.
+pub(super) struct Object {
+    pub(super) fields: Vec<Field>,
+    /// Positions of the fields, kept when there are many.
+    index: HashMap<Box<[u8]>, usize>,
+    /// How many objects were read; each field has as many values.
+    pub(super) len: usize,
+}
+
+pub(super) struct Field {
+    pub(super) key: Key,
+    pub(super) node: Node,
+    /// The column of which this is the root, or one of those below a branch: unused inside columns.
+    column: usize,
+}
+
+/// A key, made ready to be recognised.
+pub(super) struct Key {
+    name: Box<[u8]>,
+    /// The key as it mostly stands in records: quoted, with a colon right behind. Empty when it
+    /// cannot be spelled without escapes.
+    literal: Box<[u8]>,
+    /// `literal` as one number, when it is short enough; `mask` has ones where it has bytes.
+    pattern: u128,
+    mask: u128,
+}
+
+impl Key {
+    fn new(name: &str) -> Self {
+        let mut literal = Vec::with_capacity(name.len() + 3);
+        quote(name, &mut literal);
+        if literal.len() == name.len() + 2 {
+            literal.push(b':');
+        } else {
+            literal.clear();
+        }
+        let (mut pattern, mut mask) = (0, 0);
+        if literal.len() <= 16 {
+            for byte in literal.iter().rev() {
+                pattern = (pattern << 8) | u128::from(*byte);
+                mask = (mask << 8) | 0xff;
+            }
+        }
+        Self { name: name.as_bytes().into(), literal: literal.into(), pattern, mask }
+    }
+
+    /// Passes the key and its colon if they stand here in their usual spelling.
+    #[inline(always)]
+    pub(super) fn passes(&self, scanner: &mut Scanner<'_>) -> bool {
+        let rest = scanner.bytes.get(scanner.at..).unwrap_or_default();
+        let found = match rest.first_chunk::<16>() {
+            Some(word) if self.mask != 0 => u128::from_le_bytes(*word) & self.mask == self.pattern,
+            _ => !self.literal.is_empty() && rest.starts_with(&self.literal),
+        };
+        if found {
+            scanner.at += self.literal.len();
+        }
+        found
+    }
+}
+
+/// How many fields are looked through one by one.
+const FEW: usize = 16;
+const NEAR: usize = 4;
+
+impl Object {
+    fn new(fields: Vec<Field>) -> Self {
+        let mut index = HashMap::new();
+        if fields.len() > FEW {
+            index = fields.iter().enumerate().map(|(at, field)| (field.key.name.clone(), at)).collect();
+        }
+        Self { fields, index, len: 0 }
+    }
+
+    /// The field of this name. Looks first where the next one is likely to be: records mostly have
+    /// their keys in one order, with some left out.
+    pub(super) fn find(&self, name: &[u8], likely: usize) -> Option<usize> {
+        let is_named = |field: &Field| *field.key.name == *name;
+        let ahead = self.fields.get(likely..).unwrap_or_default();
+        if let Some(found) = ahead.iter().take(NEAR).position(is_named) {
+            return Some(likely + found);
+        }
+        if self.index.is_empty() {
+            return self.fields.iter().position(is_named);
+        }
+        self.index.get(name).copied()
+    }
+
+    pub(super) fn push_null(&mut self) {
+        for field in &mut self.fields {
+            field.node.push_null();
+        }
+        self.len += 1;
+    }
+
+    /// Cuts back to `len` objects, whatever the fields hold beyond that.
+    pub(super) fn truncate(&mut self, len: usize) {
+        for field in &mut self.fields {
+            field.node.truncate(len);
+        }
+        self.len = self.len.min(len);
+    }
+
+    /// Takes the columns that hang below, each to its place in `columns`.
+    pub(super) fn finish_columns(&mut self, columns: &mut [Option<ArrayRef>]) -> Result<(), ArrowError> {
+        self.len = 0;
+        for field in &mut self.fields {
+            if let Sink::Branch(object) = &mut field.node.sink {
+                object.finish_columns(columns)?;
+            } else if let Some(column) = columns.get_mut(field.column) {
+                *column = Some(field.node.finish()?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    pub(super) fn len(&self) -> usize {
+        match &self.sink {
+            Sink::Boolean(values) => values.len(),
+            Sink::TinyInt(values) => values.len(),
+            Sink::SmallInt(values) => values.len(),
+            Sink::Int(values) | Sink::Date(values) | Sink::EpochDays(values) => values.len(),
+            Sink::BigInt(values) | Sink::Epoch(values) => values.len(),
+            Sink::Timestamp { values, .. } | Sink::TimestampNtz { values, .. } => values.len(),
+            Sink::Float(values) => values.len(),
+            Sink::Double(values) => values.len(),
+            Sink::Decimal { values, .. } => values.len(),
+            Sink::String(bytes) | Sink::JsonText(bytes) | Sink::Binary(bytes) => bytes.len(),
+            Sink::List(list) => list.ends.len(),
+            Sink::Map(map) => map.ends.len(),
+            Sink::Struct(inner) => inner.object.len,
+            Sink::Branch(object) => object.len,
+            Sink::Nothing { len, .. } => *len,
+        }
+    }
+
+    pub(super) fn push_null(&mut self) {
+        match &mut self.sink {
+            Sink::Boolean(values) => values.push_null(),
+            Sink::TinyInt(values) => values.push_null(),
+            Sink::SmallInt(values) => values.push_null(),
+            Sink::Int(values) | Sink::Date(values) | Sink::EpochDays(values) => values.push_null(),
+            Sink::BigInt(values) | Sink::Epoch(values) => values.push_null(),
+            Sink::Timestamp { values, .. } | Sink::TimestampNtz { values, .. } => values.push_null(),
+            Sink::Float(values) => values.push_null(),
+            Sink::Double(values) => values.push_null(),
+            Sink::Decimal { values, .. } => values.push_null(),
+            Sink::String(bytes) | Sink::JsonText(bytes) | Sink::Binary(bytes) => bytes.push_null(),
+            Sink::List(list) => list.ends.push_null(),
+            Sink::Map(map) => map.ends.push_null(),
+            Sink::Struct(inner) => {
+                inner.object.push_null();
+                inner.validity.append_null();
+            }
+            Sink::Branch(object) => object.push_null(),
+            Sink::Nothing { len, .. } => *len += 1,
+        }
+    }
+
+    /// Cuts back to `len` values. What hangs below is cut back even when there are fewer: a record
+    /// that turned out malformed leaves values of lists and structs that were never finished.
+    pub(super) fn truncate(&mut self, to: usize) {
+        match &mut self.sink {
+            Sink::Boolean(values) => values.truncate(to),
+            Sink::TinyInt(values) => values.truncate(to),
+            Sink::SmallInt(values) => values.truncate(to),
+            Sink::Int(values) | Sink::Date(values) | Sink::EpochDays(values) => values.truncate(to),
+            Sink::BigInt(values) | Sink::Epoch(values) => values.truncate(to),
+            Sink::Timestamp { values, .. } | Sink::TimestampNtz { values, .. } => values.truncate(to),
+            Sink::Float(values) => values.truncate(to),
+            Sink::Double(values) => values.truncate(to),
+            Sink::Decimal { values, .. } => values.truncate(to),
+            Sink::String(bytes) | Sink::JsonText(bytes) | Sink::Binary(bytes) => bytes.truncate(to),
+            Sink::List(list) => {
+                list.ends.truncate(to);
+                list.item.truncate(list.ends.last());
+            }
+            Sink::Map(map) => {
+                map.ends.truncate(to);
+                map.keys.truncate(map.ends.last());
+                map.value.truncate(map.ends.last());
+            }
+            Sink::Struct(inner) => {
+                inner.object.truncate(to);
+                inner.validity.truncate(to);
+            }
+            Sink::Branch(object) => object.truncate(to),
+            Sink::Nothing { len, .. } => *len = to.min(*len),
+        }
+    }
+
+    /// Takes the values as an array.
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        Ok(match &mut self.sink {
+            Sink::Boolean(values) => Arc::new(values.finish()),
+            Sink::TinyInt(values) => Arc::new(values.finish::<Int8Type>()?),
+            Sink::SmallInt(values) => Arc::new(values.finish::<Int16Type>()?),
+            Sink::Int(values) => Arc::new(values.finish::<Int32Type>()?),
+            Sink::BigInt(values) => Arc::new(values.finish::<Int64Type>()?),
+            Sink::Float(values) => Arc::new(values.finish::<Float32Type>()?),
+            Sink::Double(values) => Arc::new(values.finish::<Float64Type>()?),
+            Sink::Decimal { values, precision, scale, .. } => {
+                let array = values.finish::<Decimal128Type>()?;
+                Arc::new(array.with_precision_and_scale(*precision, *scale as i8)?)
+            }
+            Sink::String(bytes) | Sink::JsonText(bytes) => Arc::new(bytes.finish::<Utf8Type>()?),
+            Sink::Binary(bytes) => Arc::new(bytes.finish::<BinaryType>()?),
+            Sink::Date(values) | Sink::EpochDays(values) => Arc::new(values.finish::<Date32Type>()?),
+            Sink::Timestamp { values, .. } | Sink::Epoch(values) => {
+                Arc::new(values.finish::<TimestampMicrosecondType>()?.with_timezone("UTC"))
+            }
+            Sink::TimestampNtz { values, .. } => Arc::new(values.finish::<TimestampMicrosecondType>()?),
+            Sink::List(list) => {
+                let (offsets, nulls) = list.ends.finish();
+                Arc::new(ListArray::try_new(list.field.clone(), offsets, list.item.finish()?, nulls)?)
+            }
+            Sink::Map(map) => Arc::new(map.finish()?),
+            Sink::Struct(inner) => Arc::new(inner.finish()?),
+            Sink::Branch(_) => new_null_array(&ArrowType::Null, 0),
+            Sink::Nothing { data_type, len } => new_null_array(data_type, std::mem::take(len)),
+        })
+    }
+}
+
+impl Map {
+    fn finish(&mut self) -> Result<MapArray, ArrowError> {
+        let ArrowType::Struct(fields) = self.field.data_type() else {
+            return Err(ArrowError::SchemaError("the entries of a map are no struct".to_owned()));
+        };
+        let columns: Vec<ArrayRef> = vec![Arc::new(self.keys.finish::<Utf8Type>()?), self.value.finish()?];
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
+        let (offsets, nulls) = self.ends.finish();
+        MapArray::try_new(self.field.clone(), offsets, entries, nulls, false)
+    }
+}
+
+impl Struct {
+    fn finish(&mut self) -> Result<StructArray, ArrowError> {
+        let len = std::mem::take(&mut self.object.len);
+        let columns = self.object.fields.iter_mut().map(|field| field.node.finish()).collect::<Result<_, _>>()?;
+        StructArray::try_new_with_length(self.fields.clone(), columns, self.validity.finish(), len)
+    }
+}
+
+/// The tree that reads these columns, and the places of its nodes by id.
+pub(super) fn compile(columns: &[Column]) -> (Object, Vec<Place>) {
+    let mut sources = Vec::new();
+    for (at, column) in columns.iter().enumerate() {
+        Source::insert(&mut sources, &column.path, column, at);
+    }
+    // Of the record itself.
+    let root = Place { parent: ROOT, step: Step::Element, data_type: None, on_conflict: OnConflict::Reject };
+    let mut compiler = Compiler { places: vec![root] };
+    let root = compiler.branch(&sources, ROOT);
+    (root, compiler.places)
+}
+
+/// The paths of all columns as a tree.
+enum Source<'p> {
+    Column(&'p Column, usize),
+    Branch(Vec<(&'p str, Source<'p>)>),
+}
+
+impl<'p> Source<'p> {
+    fn insert(sources: &mut Vec<(&'p str, Self)>, path: &'p [String], column: &'p Column, at: usize) {
+        match path {
+            [] => {}
+            [name] => sources.push((name, Self::Column(column, at))),
+            [name, rest @ ..] => {
+                let known =
+                    sources.iter().position(|(known, source)| known == name && matches!(source, Self::Branch(_)));
+                let known = known.unwrap_or_else(|| {
+                    sources.push((name, Self::Branch(Vec::new())));
+                    sources.len() - 1
+                });
+                if let Some((_, Self::Branch(inner))) = sources.get_mut(known) {
+                    Self::insert(inner, rest, column, at);
+                }
+            }
+        }
+    }
+
+    /// What a conflict here asks for: the strictest of the columns below.
+    fn on_conflict(&self) -> OnConflict {
+        let strictness = |on_conflict: &OnConflict| match on_conflict {
+            OnConflict::Rescue => 0,
+            OnConflict::Reject => 1,
+            OnConflict::Stop => 2,
+        };
+        match self {
+            Self::Column(column, _) => column.on_conflict,
+            Self::Branch(inner) => {
+                let all = inner.iter().map(|(_, source)| source.on_conflict());
+                all.max_by_key(strictness).unwrap_or(OnConflict::Rescue)
+            }
+        }
+    }
+}
+
+struct Compiler {
+    places: Vec<Place>,
+}
+
+impl Compiler {
+    fn next_id(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    fn branch(&mut self, sources: &[(&str, Source<'_>)], parent: u32) -> Object {
+        let mut fields = Vec::with_capacity(sources.len());
+        for (name, source) in sources {
+            let (node, column) = match source {
+                Source::Column(column, at) => {
+                    let inside = Inside { column, at: String::new() };
+                    (self.node(&inside, &column.data_type, parent, Step::field(name)), *at)
+                }
+                Source::Branch(inner) => {
+                    let id = self.next_id();
+                    let on_conflict = source.on_conflict();
+                    self.places.push(Place { parent, step: Step::field(name), data_type: None, on_conflict });
+                    let object = Box::new(self.branch(inner, id));
+                    let end = self.next_id();
+                    (Node { id, end, mark: 0, coercion: Coercion::None, sink: Sink::Branch(object) }, 0)
+                }
+            };
+            fields.push(Field { key: Key::new(name), node, column });
+        }
+        Object::new(fields)
+    }
+
+    fn node(&mut self, inside: &Inside<'_>, data_type: &DataType, parent: u32, step: Step) -> Node {
+        let id = self.next_id();
+        let on_conflict = inside.column.on_conflict;
+        self.places.push(Place { parent, step, data_type: Some(data_type.clone()), on_conflict });
+        let coercion = inside.coercion();
+        let sink = self.sink(inside, data_type, coercion, id);
+        Node { id, end: self.next_id(), mark: 0, coercion, sink }
+    }
+
+    fn sink(&mut self, inside: &Inside<'_>, data_type: &DataType, coercion: Coercion, id: u32) -> Sink {
+        match data_type {
+            DataType::Boolean => Sink::Boolean(Booleans::new()),
+            DataType::TinyInt => Sink::TinyInt(Values::new()),
+            DataType::SmallInt => Sink::SmallInt(Values::new()),
+            DataType::Int => Sink::Int(Values::new()),
+            DataType::BigInt => Sink::BigInt(Values::new()),
+            DataType::Float => Sink::Float(Values::new()),
+            DataType::Double => Sink::Double(Values::new()),
+            DataType::Decimal(precision, scale) => {
+                let max = 10i128.checked_pow(u32::from(*precision)).map_or(i128::MAX, |power| power - 1);
+                Sink::Decimal { values: Values::new(), precision: *precision, scale: *scale, max }
+            }
+            DataType::String if coercion == Coercion::JsonText => Sink::JsonText(Bytes::new()),
+            DataType::String => Sink::String(Bytes::new()),
+            DataType::Binary => Sink::Binary(Bytes::new()),
+            DataType::Date if coercion == Coercion::EpochDays => Sink::EpochDays(Values::new()),
+            DataType::Date => Sink::Date(Values::new()),
+            DataType::Timestamp if coercion != Coercion::None => Sink::Epoch(Values::new()),
+            DataType::Timestamp => Sink::Timestamp { values: Values::new(), cache: DateCache::default() },
+            DataType::TimestampNtz => Sink::TimestampNtz { values: Values::new(), cache: DateCache::default() },
+            DataType::Array(element) => {
+                let ArrowType::List(field) = data_type.to_arrow() else { return nothing(data_type) };
+                let item = self.node(&inside.below("element"), element, id, Step::Element);
+                Sink::List(Box::new(List { ends: Ends::new(), item, field }))
+            }
+            DataType::Map(key, value) => {
+                let ArrowType::Map(field, _) = data_type.to_arrow() else { return nothing(data_type) };
+                if **key != DataType::String {
+                    return nothing(data_type);
+                }
+                let value = self.node(&inside.below("value"), value, id, Step::Value);
+                Sink::Map(Box::new(Map { ends: Ends::new(), keys: Bytes::new(), value, field }))
+            }
+            DataType::Struct(inner) => {
+                let ArrowType::Struct(fields) = data_type.to_arrow() else { return nothing(data_type) };
+                let mut nodes = Vec::with_capacity(inner.len());
+                for field in inner {
+                    let step = Step::field(&field.name);
+                    let node = self.node(&inside.below(&field.name), &field.data_type, id, step);
+                    nodes.push(Field { key: Key::new(&field.name), node, column: 0 });
+                }
+                let object = Object::new(nodes);
+                Sink::Struct(Box::new(Struct { object, validity: NullBufferBuilder::new(1024), fields }))
+            }
+        }
+    }
+}
+
+fn nothing(data_type: &DataType) -> Sink {
+    Sink::Nothing { data_type: data_type.to_arrow(), len: 0 }
+}
+
+/// A place inside a column.
+struct Inside<'p> {
+    column: &'p Column,
+    /// The path inside it, as the plan spells it.
+    at: String,
+}
+
+impl Inside<'_> {
+    fn below(&self, name: &str) -> Self {
+        let mut at = self.at.clone();
+        path::push(&mut at, name);
+        Self { column: self.column, at }
+    }
+
+    fn coercion(&self) -> Coercion {
+        self.column.coercions.get(&self.at).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,282 @@
+//! From shapes to types, and the growth of plans.
+
+use crate::plan::{forbidden, leaves};
+use crate::{Coercion, Column, Evolve, GrowError, Plan, Shape, path};
+use alluvium_core::{DataType, data_type};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+impl Plan {
+    /// The plan with a column for every field of `shape` that it does not know and whose type is
+    /// known: additive, so that old rows and readers are not touched. None when nothing is added.
+    ///
+    /// New columns come last, in order of first appearance; new fields of a struct last in it. Not
+    /// added, so that they are rescued: names that Delta cannot hold or that differ from another
+    /// only in case, what would pass `max_columns`, and fields beside those that declared columns
+    /// pick out of an object. A field that only the table has becomes its column, with its type.
+    ///
+    /// With `evolve = "none"` nothing is added, and with `"stop"` an unknown field that holds a
+    /// value is an error, once the plan is settled.
+    pub fn grow(&self, shape: &Shape) -> Result<Option<Self>, GrowError> {
+        if self.settled && self.evolve == Evolve::Stop {
+            let mut fields = Vec::new();
+            Known::of(self).unknown(shape, &mut Vec::new(), &mut fields);
+            return if fields.is_empty() { Ok(None) } else { Err(GrowError::Unknown { fields }) };
+        }
+        if self.settled && self.evolve == Evolve::None {
+            return Ok(None);
+        }
+        let mut plan = self.clone();
+        let added = plan.add_fields(shape);
+        plan.settled |= added;
+        Ok(added.then_some(plan))
+    }
+
+    fn add_fields(&mut self, shape: &Shape) -> bool {
+        let known = Known::of(self).top_level();
+        let taken = self.columns.iter().chain(&self.undeclared).map(|column| &column.name);
+        let taken = taken.chain(&self.reserved).chain([&self.rescued]);
+        let mut taken = taken.map(|name| name.to_lowercase()).collect::<HashSet<_>>();
+        let used: usize = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
+        let mut room = self.max_columns.saturating_sub(used);
+        let mut added = false;
+        for (name, field) in shape.fields() {
+            match known.get(name) {
+                Some(Slot::Column(at)) => {
+                    let Some(column) = self.columns.get_mut(*at) else { continue };
+                    added |= Extension { coercions: &mut column.coercions, room: &mut room }.extend(
+                        &mut column.data_type,
+                        field,
+                        &mut Vec::new(),
+                    );
+                }
+                Some(Slot::Branch) => {}
+                None => {
+                    let column = match self.undeclared.iter().position(|column| column.name == *name) {
+                        Some(at) if field.has_value() && leaves(&self.undeclared[at].data_type) <= room => {
+                            Some(self.undeclared.remove(at))
+                        }
+                        Some(_) => None,
+                        None => new_column(name, field, room).filter(|_| taken.insert(name.to_lowercase())),
+                    };
+                    if let Some(column) = column {
+                        room -= leaves(&column.data_type);
+                        self.columns.push(column);
+                        added = true;
+                    }
+                }
+            }
+        }
+        added
+    }
+}
+
+fn new_column(name: &str, shape: &Shape, room: usize) -> Option<Column> {
+    if !can_be_named(name) {
+        return None;
+    }
+    let inferred = infer(shape, room)?;
+    let mut coercions = BTreeMap::new();
+    for inner in inferred.json_text {
+        coercions.insert(path::join(&inner), Coercion::JsonText);
+    }
+    Some(Column::inferred(name, inferred.data_type, coercions))
+}
+
+fn can_be_named(name: &str) -> bool {
+    !name.is_empty() && forbidden(name).is_none()
+}
+
+/// A type for what was observed.
+struct Inferred {
+    data_type: DataType,
+    /// Paths inside it of the strings that hold JSON text.
+    json_text: Vec<Vec<String>>,
+}
+
+impl Inferred {
+    fn plain(data_type: DataType) -> Self {
+        Self { data_type, json_text: Vec::new() }
+    }
+
+    fn json_text() -> Self {
+        Self { data_type: DataType::String, json_text: vec![Vec::new()] }
+    }
+
+    fn below(self, name: &str, json_text: &mut Vec<Vec<String>>) -> DataType {
+        for mut inner in self.json_text {
+            inner.insert(0, name.to_owned());
+            json_text.push(inner);
+        }
+        self.data_type
+    }
+}
+
+/// The type of a shape, of no more than `room` columns of values. None while it is not known: for
+/// null, lists of nothing and objects without a field that has a type, which do not count as kinds
+/// either. Kinds that do not meet become JSON text.
+fn infer(shape: &Shape, room: usize) -> Option<Inferred> {
+    if room == 0 {
+        return None;
+    }
+    let number = shape.number_type().map(|known| known.map_or_else(Inferred::json_text, Inferred::plain));
+    let candidates = [
+        shape.has_boolean().then(|| Inferred::plain(DataType::Boolean)),
+        number,
+        shape.has_string().then(|| Inferred::plain(DataType::String)),
+        infer_struct(shape, room),
+        infer_list(shape, room),
+    ];
+    let mut kinds = candidates.into_iter().flatten();
+    let first = kinds.next()?;
+    Some(if kinds.next().is_some() { Inferred::json_text() } else { first })
+}
+
+fn infer_struct(shape: &Shape, mut room: usize) -> Option<Inferred> {
+    let mut fields = Vec::new();
+    let mut json_text = Vec::new();
+    let mut taken = HashSet::new();
+    for (name, field) in shape.fields() {
+        let inferred = infer(field, room).filter(|_| can_be_named(name) && taken.insert(name.to_lowercase()));
+        if let Some(inferred) = inferred {
+            room -= leaves(&inferred.data_type);
+            let data_type = inferred.below(name, &mut json_text);
+            fields.push(data_type::Field { name: name.to_owned(), data_type });
+        }
+    }
+    (!fields.is_empty()).then_some(Inferred { data_type: DataType::Struct(fields), json_text })
+}
+
+fn infer_list(shape: &Shape, room: usize) -> Option<Inferred> {
+    let element = infer(shape.element()?, room)?;
+    let mut json_text = Vec::new();
+    let data_type = DataType::Array(Box::new(element.below("element", &mut json_text)));
+    Some(Inferred { data_type, json_text })
+}
+
+/// The growth of one column's type.
+struct Extension<'a> {
+    coercions: &'a mut BTreeMap<String, Coercion>,
+    room: &'a mut usize,
+}
+
+impl Extension<'_> {
+    /// Adds to `data_type`, which stands at `inner` in its column, the fields that it lacks.
+    fn extend(&mut self, data_type: &mut DataType, shape: &Shape, inner: &mut Vec<String>) -> bool {
+        match data_type {
+            DataType::Struct(fields) => self.extend_struct(fields, shape, inner),
+            DataType::Array(element) => {
+                shape.element().is_some_and(|shape| self.extend_at("element", element, shape, inner))
+            }
+            // The fields of an object that is a map are its keys.
+            DataType::Map(_, value) => {
+                let values = shape.fields().map(|(_, shape)| shape);
+                values.fold(false, |added, shape| self.extend_at("value", value, shape, inner) || added)
+            }
+            _ => false,
+        }
+    }
+
+    fn extend_at(&mut self, name: &str, data_type: &mut DataType, shape: &Shape, inner: &mut Vec<String>) -> bool {
+        inner.push(name.to_owned());
+        let added = self.extend(data_type, shape, inner);
+        inner.pop();
+        added
+    }
+
+    fn extend_struct(&mut self, fields: &mut Vec<data_type::Field>, shape: &Shape, inner: &mut Vec<String>) -> bool {
+        let mut added = false;
+        let mut known =
+            fields.iter().enumerate().map(|(at, field)| (field.name.clone(), at)).collect::<HashMap<_, _>>();
+        let mut taken = fields.iter().map(|field| field.name.to_lowercase()).collect::<HashSet<_>>();
+        for (name, shape) in shape.fields() {
+            if let Some(field) = known.get(name).and_then(|at| fields.get_mut(*at)) {
+                added |= self.extend_at(name, &mut field.data_type, shape, inner);
+                continue;
+            }
+            let inferred = infer(shape, *self.room);
+            let Some(inferred) = inferred.filter(|_| can_be_named(name) && taken.insert(name.to_lowercase())) else {
+                continue;
+            };
+            *self.room -= leaves(&inferred.data_type);
+            let mut json_text = Vec::new();
+            let data_type = inferred.below(name, &mut json_text);
+            for below in json_text {
+                let at = [inner.as_slice(), &below].concat();
+                self.coercions.insert(path::join(&at), Coercion::JsonText);
+            }
+            known.insert(name.to_owned(), fields.len());
+            fields.push(data_type::Field { name: name.to_owned(), data_type });
+            added = true;
+        }
+        added
+    }
+}
+
+/// What a plan reads of records.
+struct Known<'p> {
+    columns: &'p [Column],
+}
+
+/// What a plan makes of a field of the record.
+enum Slot {
+    /// The column at this place reads it.
+    Column(usize),
+    /// Columns read parts of it.
+    Branch,
+}
+
+impl<'p> Known<'p> {
+    fn of(plan: &'p Plan) -> Self {
+        Self { columns: &plan.columns }
+    }
+
+    fn top_level(&self) -> HashMap<String, Slot> {
+        let columns = self.columns.iter().enumerate();
+        let slots = columns.filter_map(|(at, column)| match column.path.as_slice() {
+            [] => None,
+            [name] => Some((name.clone(), Slot::Column(at))),
+            [name, ..] => Some((name.clone(), Slot::Branch)),
+        });
+        slots.collect()
+    }
+
+    /// The fields of `shape`, which stands at `at` in the record, that hold a value and that no
+    /// column knows.
+    fn unknown(&self, shape: &Shape, at: &mut Vec<String>, found: &mut Vec<String>) {
+        for (name, field) in shape.fields() {
+            at.push(name.to_owned());
+            if let Some(column) = self.columns.iter().find(|column| column.path == *at) {
+                unknown_in(&column.data_type, field, at, found);
+            } else if self.columns.iter().any(|column| column.path.starts_with(at)) {
+                self.unknown(field, at, found);
+            } else if field.has_value() {
+                found.push(path::join(at));
+            }
+            at.pop();
+        }
+    }
+}
+
+/// The same for what stands inside a value of a column.
+fn unknown_in(data_type: &DataType, shape: &Shape, at: &mut Vec<String>, found: &mut Vec<String>) {
+    match data_type {
+        DataType::Array(element) => {
+            if let Some(shape) = shape.element() {
+                unknown_in(element, shape, at, found);
+            }
+        }
+        DataType::Map(_, value) => shape.fields().for_each(|(_, shape)| unknown_in(value, shape, at, found)),
+        DataType::Struct(fields) => {
+            for (name, shape) in shape.fields() {
+                at.push(name.to_owned());
+                match fields.iter().find(|field| field.name == *name) {
+                    Some(field) => unknown_in(&field.data_type, shape, at, found),
+                    None if shape.has_value() => found.push(path::join(at)),
+                    None => {}
+                }
+                at.pop();
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,181 @@
+//! Finding all that is wrong with a plan.
+
+use super::{Column, Evolve, Origin, Plan, forbidden, leaves, same_name};
+use crate::{PlanError, path};
+use alluvium_core::DataType;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// The deepest nesting of a column's type: a record nests 128 deep, itself included.
+const MAX_DEPTH: usize = 127;
+
+/// A plan as it was stored, not yet checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Draft {
+    origin: Origin,
+    evolve: Evolve,
+    max_columns: usize,
+    rescued: String,
+    reserved: Vec<String>,
+    settled: bool,
+    columns: Vec<Column>,
+    #[serde(default)]
+    undeclared: Vec<Column>,
+}
+
+impl TryFrom<Draft> for Plan {
+    type Error = PlanError;
+
+    /// Refuses what would make decoding go wrong. Names are not checked: the columns of a table
+    /// may have names that no new column could get.
+    fn try_from(draft: Draft) -> Result<Self, PlanError> {
+        let Draft { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared } = draft;
+        let plan = Self { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared };
+        let mut errors = Vec::new();
+        for column in &plan.columns {
+            check_structure(column, &mut errors);
+        }
+        check_overlaps(&plan.columns, &mut errors);
+        errors.into_iter().next().map_or(Ok(plan), Err)
+    }
+}
+
+impl Plan {
+    /// All that is wrong with the columns.
+    pub(super) fn problems(&self) -> Vec<PlanError> {
+        let mut errors = Vec::new();
+        let mut names: HashMap<String, &str> = HashMap::new();
+        for column in &self.columns {
+            check_name(&column.name, &column.name, &mut errors);
+            if let Some(reserved) = self.metadata_column(&column.name) {
+                let reserved = reserved.to_owned();
+                errors.push(PlanError::NameReserved { column: column.name.clone(), reserved });
+            }
+            if let Some(other) = names.insert(column.name.to_lowercase(), &column.name) {
+                errors.push(PlanError::NameTwice { column: column.name.clone(), other: other.to_owned() });
+            }
+            check_structure(column, &mut errors);
+            check_field_names(&column.name, &column.data_type, &mut errors);
+        }
+        check_overlaps(&self.columns, &mut errors);
+        let columns = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
+        if columns > self.max_columns {
+            errors.push(PlanError::TooMany { columns, max: self.max_columns });
+        }
+        errors
+    }
+
+    /// The metadata or rescued column that goes by this name.
+    pub(super) fn metadata_column(&self, name: &str) -> Option<&str> {
+        let names = self.reserved.iter().chain([&self.rescued]);
+        names.map(String::as_str).find(|reserved| same_name(reserved, name))
+    }
+}
+
+/// What decoding relies on.
+pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
+    if column.path.is_empty() {
+        errors.push(PlanError::PathEmpty { column: column.name.clone() });
+    }
+    // Deep types first: what follows walks them.
+    let type_error = |reason| {
+        let data_type = column.data_type.clone();
+        PlanError::Type { column: column.name.clone(), data_type, reason }
+    };
+    if let Some(reason) = type_problem(&column.data_type, 1) {
+        errors.push(type_error(reason));
+        return;
+    }
+    for (inner, coercion) in &column.coercions {
+        let found = coerced_type(&column.data_type, inner);
+        if !found.is_some_and(|found| coercion.applies_to(found)) {
+            let data_type = found.map_or_else(|| "of a field that is not there".to_owned(), DataType::to_string);
+            let mut name = column.name.clone();
+            if !inner.is_empty() {
+                name = format!("{name}.{inner}");
+            }
+            errors.push(PlanError::Coercion { column: name, coercion: coercion.name(), data_type });
+        }
+    }
+}
+
+fn type_problem(data_type: &DataType, depth: usize) -> Option<&'static str> {
+    if depth > MAX_DEPTH {
+        return Some("it nests deeper than records do");
+    }
+    match data_type {
+        DataType::Decimal(precision, scale) => {
+            let valid = (1..=38).contains(precision) && scale <= precision;
+            (!valid).then_some("a decimal's precision is 1 to 38 and its scale 0 to the precision")
+        }
+        DataType::Array(element) => type_problem(element, depth + 1),
+        DataType::Map(key, value) => type_problem(key, depth + 1).or_else(|| type_problem(value, depth + 1)),
+        DataType::Struct(fields) if fields.is_empty() => Some("a struct needs at least one field"),
+        DataType::Struct(fields) => fields.iter().find_map(|field| type_problem(&field.data_type, depth + 1)),
+        _ => None,
+    }
+}
+
+/// The type at a path inside a column, `element` and `value` leading into lists and maps.
+pub(super) fn coerced_type<'t>(data_type: &'t DataType, inner: &str) -> Option<&'t DataType> {
+    let parts = if inner.is_empty() { Vec::new() } else { path::parse(inner).ok()? };
+    parts.iter().try_fold(data_type, |found, part| match found {
+        DataType::Array(element) => (part == "element").then_some(element.as_ref()),
+        DataType::Map(_, value) => (part == "value").then_some(value.as_ref()),
+        DataType::Struct(fields) => fields.iter().find(|field| field.name == *part).map(|field| &field.data_type),
+        _ => None,
+    })
+}
+
+fn check_name(column: &str, name: &str, errors: &mut Vec<PlanError>) {
+    if name.is_empty() {
+        errors.push(PlanError::NameEmpty);
+    }
+    if let Some(character) = forbidden(name) {
+        errors.push(PlanError::NameCharacter { column: column.to_owned(), character });
+    }
+}
+
+fn check_field_names(column: &str, data_type: &DataType, errors: &mut Vec<PlanError>) {
+    match data_type {
+        DataType::Array(element) => check_field_names(column, element, errors),
+        DataType::Map(key, value) => {
+            if **key != DataType::String {
+                errors.push(PlanError::MapKey { column: column.to_owned(), key: key.as_ref().clone() });
+            }
+            check_field_names(column, value, errors);
+        }
+        DataType::Struct(fields) => {
+            let mut names: HashMap<String, &str> = HashMap::new();
+            for field in fields {
+                let column = format!("{column}.{}", field.name);
+                check_name(&column, &field.name, errors);
+                if let Some(other) = names.insert(field.name.to_lowercase(), &field.name) {
+                    errors.push(PlanError::NameTwice { column: column.clone(), other: other.to_owned() });
+                }
+                check_field_names(&column, &field.data_type, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Two columns may read parts of one object, but not the same value, nor a value and its part:
+/// what is unknown, rescued or in conflict could not be told for each on its own.
+fn check_overlaps(columns: &[Column], errors: &mut Vec<PlanError>) {
+    let mut sorted = columns.iter().filter(|column| !column.path.is_empty()).collect::<Vec<_>>();
+    sorted.sort_by(|one, other| one.path.cmp(&other.path));
+    let mut whole: Option<&Column> = None;
+    for column in sorted {
+        match whole {
+            Some(other) if column.path.starts_with(&other.path) => errors.push(PlanError::PathOverlap {
+                column: column.name.clone(),
+                path: path::join(&column.path),
+                other: other.name.clone(),
+                other_path: path::join(&other.path),
+            }),
+            _ => whole = Some(column),
+        }
+    }
+}

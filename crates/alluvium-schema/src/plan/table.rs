@@ -1,0 +1,239 @@
+//! A plan over an existing table, and under plugins that read its columns.
+
+use super::check::{check_structure, coerced_type};
+use super::{COERCIONS, Coercion, Column, OnConflict, Origin, Plan, forbidden, same_name};
+use crate::{PlanError, path};
+use alluvium_core::{DataType, data_type};
+use arrow_schema::{Field, Schema};
+use std::collections::BTreeMap;
+
+impl Plan {
+    /// The plan over an existing table.
+    ///
+    /// Every column that both have must be of one type; of two structs, the one may have fields
+    /// that the other has not, and the column gets them all. The columns that only the table has
+    /// become columns of an inferred plan, in the table's order and rescuing; those of a declared
+    /// plan stay null until the owner declares them or, with `evolve = "add"`, a record has them.
+    /// Names match without regard to case, and the plan takes the table's spelling.
+    pub fn with_table(mut self, table: &Schema) -> Result<Self, Vec<PlanError>> {
+        let mut errors = Vec::new();
+        let mut others = Vec::new();
+        let mut matched = Vec::new();
+        for field in table.fields() {
+            match self.table_column(field) {
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+                Ok(Some(found)) => match self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
+                    Some(at) => match self.columns.get_mut(at).map(|column| column.adopt(found)) {
+                        Some(Err(error)) => errors.push(error),
+                        _ => matched.push(Err(at)),
+                    },
+                    None => matched.push(Ok(found)),
+                },
+            }
+        }
+        match self.origin {
+            Origin::Declared => {
+                others.extend(matched.into_iter().filter_map(Result::ok));
+                self.undeclared = others;
+            }
+            Origin::Inferred => {
+                self.settled |= !matched.is_empty();
+                let mut own = std::mem::take(&mut self.columns).into_iter().map(Some).collect::<Vec<_>>();
+                for column in matched {
+                    let column = column.map_or_else(|at| own.get_mut(at).and_then(Option::take), Some);
+                    self.columns.extend(column);
+                }
+                self.columns.extend(own.into_iter().flatten());
+            }
+        }
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// The table's column as inference would have made it; none for metadata and rescued columns.
+    fn table_column(&mut self, field: &Field) -> Result<Option<Column>, PlanError> {
+        let name = field.name();
+        let unknown = || PlanError::TableColumn { column: name.clone(), found: field.data_type().to_string() };
+        if same_name(name, &self.rescued) {
+            let table = DataType::from_arrow(field.data_type()).ok_or_else(unknown)?;
+            if table != DataType::String {
+                return Err(PlanError::TableType { column: name.clone(), planned: DataType::String, table });
+            }
+            self.rescued.clone_from(name);
+            return Ok(None);
+        }
+        if self.metadata_column(name).is_some() {
+            return Ok(None);
+        }
+        let data_type = DataType::from_arrow(field.data_type()).ok_or_else(unknown)?;
+        let mut column = Column::inferred(name, data_type, BTreeMap::new());
+        column.coercions = stored_coercions(field, &column.data_type);
+        let mut errors = Vec::new();
+        check_structure(&column, &mut errors);
+        errors.into_iter().next().map_or(Ok(Some(column)), Err)
+    }
+
+    /// A plugin reads the column or struct field at `path` with this type.
+    ///
+    /// In an inferred plan this acts as a declaration: what is not there yet is made, with
+    /// `on_conflict` for a new column. It must be there already in a declared plan, and with this
+    /// type in both.
+    pub fn require(&mut self, path: &[String], data_type: &DataType, on_conflict: OnConflict) -> Result<(), PlanError> {
+        let Some((name, fields)) = path.split_first() else {
+            return Err(PlanError::NameEmpty);
+        };
+        let required = Required { path, fields, data_type };
+        if let Some(column) = self.columns.iter().find(|column| column.name == *name) {
+            let grown = required.within(&column.data_type, self.origin)?;
+            let at = self.columns.iter().position(|column| column.name == *name);
+            if let (Some(grown), Some(column)) = (grown, at.and_then(|at| self.columns.get_mut(at))) {
+                column.data_type = grown;
+            }
+            return Ok(());
+        }
+        let names = self.columns.iter().map(|column| column.name.as_str());
+        if let Some(found) = names.into_iter().find(|found| same_name(found, name)) {
+            return Err(PlanError::RequiredCase { path: path::join(path), found: found.to_owned() });
+        }
+        if self.origin == Origin::Declared {
+            return Err(required.undeclared());
+        }
+        if let Some(reserved) = self.metadata_column(name) {
+            return Err(PlanError::NameReserved { column: name.clone(), reserved: reserved.to_owned() });
+        }
+        required.check_new_names(path)?;
+        let mut column = Column::inferred(name, required.wrapped(fields), BTreeMap::new());
+        column.on_conflict = on_conflict;
+        let mut errors = Vec::new();
+        check_structure(&column, &mut errors);
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+        self.columns.push(column);
+        Ok(())
+    }
+}
+
+impl Column {
+    /// Takes over what the table's column of the same name has.
+    fn adopt(&mut self, table: Column) -> Result<(), PlanError> {
+        let Some(data_type) = unified(&self.data_type, &table.data_type) else {
+            return Err(PlanError::TableType {
+                column: self.name.clone(),
+                planned: self.data_type.clone(),
+                table: table.data_type,
+            });
+        };
+        // Coercions that the plan names itself stand; those of fields that only the table has
+        // come with them.
+        for (inner, coercion) in table.coercions {
+            if coerced_type(&self.data_type, &inner).is_none() {
+                self.coercions.insert(inner, coercion);
+            }
+        }
+        self.name = table.name;
+        self.data_type = data_type;
+        Ok(())
+    }
+}
+
+/// The coercions that [`Plan::schema`] noted on a column, as far as they fit its type.
+fn stored_coercions(field: &Field, data_type: &DataType) -> BTreeMap<String, Coercion> {
+    let stored = field.metadata().get(COERCIONS);
+    let parsed = stored.and_then(|text| serde_json::from_str::<BTreeMap<String, Coercion>>(text).ok());
+    let mut coercions = parsed.unwrap_or_default();
+    coercions.retain(|inner, coercion| coerced_type(data_type, inner).is_some_and(|found| coercion.applies_to(found)));
+    coercions
+}
+
+/// The type that holds all fields of both: the table's first, in its order. None when they differ
+/// in more than fields of structs.
+fn unified(planned: &DataType, table: &DataType) -> Option<DataType> {
+    Some(match (planned, table) {
+        (DataType::Array(planned), DataType::Array(table)) => DataType::Array(Box::new(unified(planned, table)?)),
+        (DataType::Map(planned_key, planned), DataType::Map(key, table)) if planned_key == key => {
+            DataType::Map(key.clone(), Box::new(unified(planned, table)?))
+        }
+        (DataType::Struct(planned), DataType::Struct(table)) => {
+            let mut fields = Vec::with_capacity(table.len());
+            for field in table {
+                let mut data_type = field.data_type.clone();
+                if let Some(own) = planned.iter().find(|own| same_name(&own.name, &field.name)) {
+                    // The name of a struct's field is the key in the record, where case counts.
+                    if own.name != field.name {
+                        return None;
+                    }
+                    data_type = unified(&own.data_type, &field.data_type)?;
+                }
+                fields.push(data_type::Field { name: field.name.clone(), data_type });
+            }
+            let new = planned.iter().filter(|own| !table.iter().any(|field| same_name(&own.name, &field.name)));
+            fields.extend(new.cloned());
+            DataType::Struct(fields)
+        }
+        (planned, table) if planned == table => table.clone(),
+        _ => return None,
+    })
+}
+
+/// What a plugin asks of the plan.
+struct Required<'a> {
+    path: &'a [String],
+    /// The part of `path` below the column.
+    fields: &'a [String],
+    data_type: &'a DataType,
+}
+
+impl Required<'_> {
+    /// The column's type with the required field in it; none when it is there already.
+    fn within(&self, column: &DataType, origin: Origin) -> Result<Option<DataType>, PlanError> {
+        let mut grown = column.clone();
+        let mut place = &mut grown;
+        for (depth, name) in self.fields.iter().enumerate() {
+            let DataType::Struct(inner) = place else {
+                return Err(self.other_type(place));
+            };
+            match inner.iter().position(|field| same_name(&field.name, name)) {
+                Some(at) if inner.get(at).is_some_and(|field| field.name != *name) => {
+                    let found = inner.get(at).map(|field| field.name.clone()).unwrap_or_default();
+                    return Err(PlanError::RequiredCase { path: path::join(self.path), found });
+                }
+                Some(at) => place = &mut inner[at].data_type,
+                None if origin == Origin::Declared => return Err(self.undeclared()),
+                None => {
+                    let rest = self.fields.get(depth..).unwrap_or_default();
+                    self.check_new_names(rest)?;
+                    let data_type = self.wrapped(rest.get(1..).unwrap_or_default());
+                    inner.push(data_type::Field { name: name.clone(), data_type });
+                    return Ok(Some(grown));
+                }
+            }
+        }
+        if place == self.data_type { Ok(None) } else { Err(self.other_type(place)) }
+    }
+
+    /// The required type inside the structs that `fields` lead through.
+    fn wrapped(&self, fields: &[String]) -> DataType {
+        fields.iter().rev().fold(self.data_type.clone(), |data_type, name| {
+            DataType::Struct(vec![data_type::Field { name: name.clone(), data_type }])
+        })
+    }
+
+    fn check_new_names(&self, names: &[String]) -> Result<(), PlanError> {
+        if names.iter().any(String::is_empty) {
+            return Err(PlanError::NameEmpty);
+        }
+        match names.iter().find_map(|name| forbidden(name)) {
+            Some(character) => Err(PlanError::NameCharacter { column: path::join(self.path), character }),
+            None => Ok(()),
+        }
+    }
+
+    fn other_type(&self, found: &DataType) -> PlanError {
+        PlanError::Required { path: path::join(self.path), wanted: self.data_type.clone(), found: found.clone() }
+    }
+
+    fn undeclared(&self) -> PlanError {
+        PlanError::RequiredUndeclared { path: path::join(self.path), wanted: self.data_type.clone() }
+    }
+}

@@ -1,0 +1,290 @@
+//! What was observed of records.
+
+use crate::json::{Fault, Number, Scanner};
+use alluvium_core::DataType;
+use std::collections::HashMap;
+
+/// Kinds of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Null,
+    Boolean,
+    Number,
+    String,
+    Object,
+    List,
+}
+
+/// The kinds of values seen at a path, and at the paths below: fields of objects in order of first
+/// appearance, and the elements of lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    null: bool,
+    boolean: bool,
+    string: bool,
+    object: bool,
+    numbers: Numbers,
+    fields: Fields,
+    /// There when a list was seen; an empty shape when only empty lists were.
+    element: Option<Box<Shape>>,
+}
+
+/// The numbers seen, as far as a type for them depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    /// The smallest type that holds every number spelled as an integer.
+    integers: Integers,
+    /// One spelled with a fraction or an exponent.
+    fraction: bool,
+    /// One that no double comes near to.
+    infinite: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Integers {
+    #[default]
+    None,
+    BigInt,
+    Digits20,
+    Digits38,
+    More,
+}
+
+impl Shape {
+    /// Adds what a record holds; of duplicate keys the last one. Ignores malformed records.
+    pub fn observe(&mut self, json: &[u8]) {
+        if let Ok(shape) = Self::of_record(json) {
+            self.merge(shape);
+        }
+    }
+
+    /// The shape of one record.
+    fn of_record(json: &[u8]) -> Result<Self, Fault> {
+        simdutf8::basic::from_utf8(json).map_err(|_| Fault::Utf8)?;
+        let mut scanner = Scanner::new(json);
+        if scanner.peek() != b'{' {
+            return Err(Fault::NotObject);
+        }
+        let shape = Self::read(&mut scanner, 0)?;
+        if scanner.peek() != 0 || scanner.at < json.len() {
+            return Err(Fault::Trailing);
+        }
+        Ok(shape)
+    }
+
+    /// The shape of a value whose text was checked before.
+    pub(crate) fn of_value(json: &[u8]) -> Self {
+        Self::read(&mut Scanner::new(json), 0).unwrap_or_default()
+    }
+
+    fn read(scanner: &mut Scanner<'_>, depth: u32) -> Result<Self, Fault> {
+        let mut shape = Self::default();
+        match scanner.peek() {
+            b'{' => {
+                shape.object = true;
+                shape.read_fields(scanner, depth)?;
+            }
+            b'[' => shape.read_elements(scanner, depth)?,
+            b'-' | b'0'..=b'9' => shape.numbers = Numbers::of(scanner.number()?),
+            first => {
+                scanner.skip_value(depth)?;
+                match first {
+                    b'n' => shape.null = true,
+                    b'"' => shape.string = true,
+                    _ => shape.boolean = true,
+                }
+            }
+        }
+        Ok(shape)
+    }
+
+    fn read_fields(&mut self, scanner: &mut Scanner<'_>, depth: u32) -> Result<(), Fault> {
+        scanner.enter(depth)?;
+        if scanner.peek() == b'}' {
+            scanner.at += 1;
+            return Ok(());
+        }
+        let mut scratch = Vec::new();
+        loop {
+            scanner.peek();
+            let key = scanner.string()?.unescaped(&mut scratch);
+            let name = std::str::from_utf8(key).map_err(|_| Fault::Utf8)?.to_owned();
+            scanner.colon()?;
+            *self.fields.entry(&name) = Self::read(scanner, depth + 1)?;
+            if scanner.object_ends()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read_elements(&mut self, scanner: &mut Scanner<'_>, depth: u32) -> Result<(), Fault> {
+        let element = self.element.get_or_insert_default();
+        scanner.enter(depth)?;
+        if scanner.peek() == b']' {
+            scanner.at += 1;
+            return Ok(());
+        }
+        loop {
+            element.merge(Self::read(scanner, depth + 1)?);
+            if scanner.list_ends()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds all that `other` has seen, after what this one has.
+    pub fn merge(&mut self, other: Self) {
+        self.null |= other.null;
+        self.boolean |= other.boolean;
+        self.string |= other.string;
+        self.object |= other.object;
+        self.numbers = self.numbers.joined(other.numbers);
+        for (name, shape) in other.fields.entries {
+            self.fields.entry(&name).merge(shape);
+        }
+        if let Some(element) = other.element {
+            self.element.get_or_insert_default().merge(*element);
+        }
+    }
+
+    /// Whether nothing was seen.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The kinds of values seen here.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let seen = [
+            (Kind::Null, self.null),
+            (Kind::Boolean, self.boolean),
+            (Kind::Number, self.numbers != Numbers::default()),
+            (Kind::String, self.string),
+            (Kind::Object, self.object),
+            (Kind::List, self.element.is_some()),
+        ];
+        seen.into_iter().filter_map(|(kind, seen)| seen.then_some(kind))
+    }
+
+    /// The fields of the objects seen here, in order of first appearance.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &Shape)> {
+        self.fields.entries.iter().map(|(name, shape)| (name.as_str(), shape))
+    }
+
+    /// What the elements of the lists seen here are.
+    pub fn element(&self) -> Option<&Shape> {
+        self.element.as_deref()
+    }
+
+    /// Whether a value other than null was seen.
+    pub(crate) fn has_value(&self) -> bool {
+        self.kinds().any(|kind| kind != Kind::Null)
+    }
+
+    pub(crate) fn has_boolean(&self) -> bool {
+        self.boolean
+    }
+
+    pub(crate) fn has_string(&self) -> bool {
+        self.string
+    }
+
+    /// The type that holds every number seen; `Some(None)` when there is none but their text.
+    ///
+    /// A number spelled with a fraction or an exponent makes a double. Integers stay exact: bigint,
+    /// decimal(20,0), which holds every unsigned 64-bit one, decimal(38,0); with more digits the text.
+    pub(crate) fn number_type(&self) -> Option<Option<DataType>> {
+        let Numbers { integers, fraction, infinite } = self.numbers;
+        Some(match integers {
+            _ if infinite => None,
+            _ if fraction => Some(DataType::Double),
+            Integers::None => return None,
+            Integers::BigInt => Some(DataType::BigInt),
+            Integers::Digits20 => Some(DataType::Decimal(20, 0)),
+            Integers::Digits38 => Some(DataType::Decimal(38, 0)),
+            Integers::More => None,
+        })
+    }
+
+    /// The shape of a field of the objects seen here, made when it is not there.
+    pub(crate) fn field_mut(&mut self, name: &str) -> &mut Self {
+        self.object = true;
+        self.fields.entry(name)
+    }
+
+    /// The shape of the elements of the lists seen here, made when it is not there.
+    pub(crate) fn element_mut(&mut self) -> &mut Self {
+        self.element.get_or_insert_default()
+    }
+}
+
+impl Numbers {
+    fn of(number: Number<'_>) -> Self {
+        let infinite = number.to_f64().is_none();
+        if !number.is_spelled_as_integer() {
+            return Self { fraction: true, infinite, ..Self::default() };
+        }
+        let integers = match number.integer_digits() {
+            _ if number.to_i64().is_some() => Integers::BigInt,
+            ..=20 => Integers::Digits20,
+            ..=38 => Integers::Digits38,
+            _ => Integers::More,
+        };
+        Self { integers, infinite, ..Self::default() }
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            integers: self.integers.max(other.integers),
+            fraction: self.fraction || other.fraction,
+            infinite: self.infinite || other.infinite,
+        }
+    }
+}
+
+/// Named shapes in order of first appearance.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    entries: Vec<(String, Shape)>,
+    /// Positions in `entries`, kept once there are many: records choose the names, so looking for
+    /// one must not cost the more the more there are.
+    index: HashMap<String, usize>,
+}
+
+const FEW: usize = 16;
+
+impl Fields {
+    fn entry(&mut self, name: &str) -> &mut Shape {
+        let at = match self.find(name) {
+            Some(at) => at,
+            None => self.add(name),
+        };
+        &mut self.entries[at].1
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.entries.iter().position(|(known, _)| known == name);
+        }
+        self.index.get(name).copied()
+    }
+
+    fn add(&mut self, name: &str) -> usize {
+        let at = self.entries.len();
+        self.entries.push((name.to_owned(), Shape::default()));
+        if !self.index.is_empty() {
+            self.index.insert(name.to_owned(), at);
+        } else if at == FEW {
+            let names = self.entries.iter().enumerate();
+            self.index = names.map(|(at, (name, _))| (name.clone(), at)).collect();
+        }
+        at
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl Eq for Fields {}
