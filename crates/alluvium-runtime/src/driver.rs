@@ -1,0 +1,410 @@
+//! The loop: one `match` over all that can happen to a pipeline.
+//!
+//! Chunks go to workers as they come; a flush collects what the workers made and commits it in a
+//! task of its own, while the loop goes on with the next one. At most one flush is under way.
+//! Whatever speaks against the work done since the last commit (another process moved a partition,
+//! a partition was lost, the schema moved) drops all of it and reads on from the table's positions.
+
+use crate::Hook;
+use crate::budget::{Budget, Charge};
+use crate::error::Error;
+use crate::planner::Planner;
+use crate::stages::{Plugins, Stages};
+use crate::stats::Stats;
+use crate::worker::{Job, Worker};
+use alluvium_config::Pipeline;
+use alluvium_core::seam::{Ack, Event, Outcome, Source, Table, TableState};
+use alluvium_core::{Chunk, CommitInfo, CommitKind, Fault, Partition, PartitionProgress};
+use alluvium_schema::Shape;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+mod assign;
+mod flush;
+
+/// Records that the first columns are inferred from: at least so many, or what a flush interval brings.
+const SAMPLE: u64 = 10_000;
+/// How long a rebalance is held to commit what was read; well below `max.poll.interval.ms`.
+const REVOKE_GRACE: Duration = Duration::from_secs(20);
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How often `until_end` asks the table for partitions that others read.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How to run a pipeline.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Stop at the end of the topic as it is at the start.
+    pub until_end: bool,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+/// What the owner of the process asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shutdown {
+    No,
+    /// Commit what was read, then end.
+    Flush,
+    /// End at once; what was not committed is read again next time.
+    Now,
+}
+
+/// Runs one pipeline.
+pub struct Driver<S: Source, T: Table> {
+    pipeline: Arc<Pipeline>,
+    source: S,
+    table: Arc<T>,
+    planner: Arc<Planner>,
+    plugins: Plugins,
+    options: RunOptions,
+    stats: Arc<Stats>,
+    hook: Option<Hook>,
+    /// All bytes held.
+    budget: Budget,
+    /// The bytes of the files that are being written.
+    open: Budget,
+    workers: Vec<Worker<T::File>>,
+    faults: mpsc::UnboundedReceiver<Error>,
+    assigned: BTreeMap<Partition, Assigned>,
+    /// Chunks waiting for their worker.
+    waiting: VecDeque<(Chunk, Charge)>,
+    /// Chunks of the first batch, held until the columns are inferred.
+    sample: Sample,
+    unflushed: Unflushed,
+    under_way: Option<JoinHandle<Result<Flushed, Error>>>,
+    leaving: Option<Leaving>,
+    paused: bool,
+    /// With `until_end`: where each partition ended at the start.
+    ends: BTreeMap<Partition, i64>,
+    lows: BTreeMap<Partition, i64>,
+    next_look: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Assigned {
+    /// The next offset to hand to a worker.
+    next: i64,
+    /// Whether the table held no position when reading began.
+    was_absent: bool,
+}
+
+/// Chunks of the first batch.
+#[derive(Debug, Default)]
+struct Sample {
+    chunks: Vec<(Chunk, Charge)>,
+    records: u64,
+    since: Option<Instant>,
+}
+
+/// What was handed to the workers since the last flush.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unflushed {
+    records: u64,
+    since: Option<Instant>,
+}
+
+/// Why nothing more is read: what was read is committed first, if that can be done in time.
+enum Leaving {
+    Revoked { partitions: Vec<Partition>, ack: Ack<()>, until: Instant },
+    Shutdown { until: Instant },
+}
+
+/// A flush whose outcome is known; `None` when there was nothing to commit.
+struct Flushed {
+    outcome: Option<Outcome>,
+    progress: Vec<PartitionProgress>,
+}
+
+/// All that can happen.
+enum Turn {
+    Event(Event),
+    Room(usize),
+    Flushed(Flushed),
+    Asked(Shutdown),
+    Tick,
+}
+
+impl<S: Source, T: Table> std::fmt::Debug for Driver<S, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("pipeline", &self.pipeline.id).finish_non_exhaustive()
+    }
+}
+
+impl<S: Source, T: Table> Driver<S, T> {
+    /// A driver over the table's present state; starts its workers.
+    pub fn new(
+        pipeline: Arc<Pipeline>,
+        source: S,
+        table: Arc<T>,
+        state: &TableState,
+        plugins: Plugins,
+        options: RunOptions,
+        stats: Arc<Stats>,
+        hook: Option<Hook>,
+    ) -> Result<Self, Error> {
+        let planner = Arc::new(Planner::new(&pipeline, &plugins, state)?);
+        let limit = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let (budget, open) = (limit(pipeline.flush.memory), limit(pipeline.flush.size));
+        let (report, faults) = mpsc::unbounded_channel();
+        let mut workers = Vec::new();
+        for number in 0..options.workers.max(1) {
+            let stages = Stages::new(
+                plugins.clone(),
+                planner.clone(),
+                pipeline.source.tombstones,
+                &pipeline.limits,
+                hook.clone(),
+            );
+            let name = format!("{}-{number}", pipeline.id.name());
+            let budgets = [budget.clone(), open.clone()];
+            workers.push(Worker::start(&name, table.clone(), stages, budgets, report.clone())?);
+        }
+        Ok(Self {
+            pipeline,
+            source,
+            table,
+            planner,
+            plugins,
+            options,
+            stats,
+            hook,
+            budget,
+            open,
+            workers,
+            faults,
+            assigned: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            sample: Sample::default(),
+            unflushed: Unflushed::default(),
+            under_way: None,
+            leaving: None,
+            paused: false,
+            ends: BTreeMap::new(),
+            lows: BTreeMap::new(),
+            next_look: Instant::now(),
+        })
+    }
+
+    /// Runs until the end (`until_end`), a shutdown, or an error that trying again cannot mend.
+    pub async fn run(mut self, mut shutdown: watch::Receiver<Shutdown>) -> Result<(), Error> {
+        let done = self.turns(&mut shutdown).await;
+        if let Some(Leaving::Revoked { ack, .. }) = self.leaving.take() {
+            ack.send(());
+        }
+        self.source.close().await;
+        done
+    }
+
+    async fn turns(&mut self, shutdown: &mut watch::Receiver<Shutdown>) -> Result<(), Error> {
+        if self.options.until_end {
+            self.find_ends().await?;
+        }
+        loop {
+            if self.is_sample_due() {
+                self.learn().await?;
+            }
+            if self.is_flush_due() {
+                self.start_flush().await;
+            }
+            if self.is_over().await? {
+                return Ok(());
+            }
+            match self.turn(shutdown).await? {
+                Turn::Event(Event::Chunk(chunk)) => self.chunk(chunk),
+                Turn::Event(Event::Assigned { partitions, ack }) => self.assign(&partitions, ack).await?,
+                Turn::Event(Event::Revoked { partitions, lost, ack }) => self.revoke(partitions, lost, ack).await?,
+                Turn::Room(worker) => self.dispatch(worker),
+                Turn::Flushed(flushed) => self.settle(flushed).await?,
+                Turn::Asked(Shutdown::No) => {}
+                Turn::Asked(Shutdown::Flush) => self.leave_for_shutdown(),
+                Turn::Asked(Shutdown::Now) => return Ok(()),
+                Turn::Tick => self.throttle(),
+            }
+        }
+    }
+
+    /// Waits for the next thing to happen.
+    async fn turn(&mut self, shutdown: &mut watch::Receiver<Shutdown>) -> Result<Turn, Error> {
+        let reading = self.waiting.is_empty() && self.leaving.is_none() && !self.budget.is_spent();
+        let target = self.waiting.front().map(|(chunk, _)| self.worker_of(chunk.partition()));
+        let jobs = target.and_then(|worker| self.workers.get(worker).map(|found| (worker, found.jobs.clone())));
+        let room = async {
+            match jobs {
+                // The permit is dropped at once: only this loop sends, so the room stays.
+                Some((worker, jobs)) => jobs.reserve().await.map(|_permit| worker),
+                None => std::future::pending().await,
+            }
+        };
+        let under_way = &mut self.under_way;
+        let flushed = async {
+            match under_way {
+                Some(task) => task.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            fault = self.faults.recv() => match fault {
+                Some(error) => Err(error),
+                None => Err(Error::Worker { message: "all workers ended".to_owned() }),
+            },
+            changed = shutdown.changed() => match changed {
+                Ok(()) => Ok(Turn::Asked(*shutdown.borrow_and_update())),
+                // Nobody can ask any more: the process is ending.
+                Err(_) => Ok(Turn::Asked(Shutdown::Now)),
+            },
+            done = flushed => {
+                self.under_way = None;
+                match done {
+                    Ok(flushed) => Ok(Turn::Flushed(flushed?)),
+                    Err(join) => Err(Error::Worker { message: join.to_string() }),
+                }
+            }
+            Ok(worker) = room => Ok(Turn::Room(worker)),
+            event = self.source.next(), if reading => match event {
+                Ok(event) => Ok(Turn::Event(event)),
+                Err(error) => Err(Error::Source(Fault::new(error))),
+            },
+            () = tokio::time::sleep(TICK) => Ok(Turn::Tick),
+        }
+    }
+
+    /// All chunks of a partition go to one worker, in order.
+    fn worker_of(&self, partition: Partition) -> usize {
+        usize::try_from(partition.0).unwrap_or_default() % self.workers.len().max(1)
+    }
+
+    fn chunk(&mut self, chunk: Chunk) {
+        let Some(assigned) = self.assigned.get_mut(&chunk.partition()) else { return };
+        // What was read before a seek does not join what came before, or repeats it.
+        let Some(chunk) = chunk.starting_at(assigned.next) else { return };
+        assigned.next = chunk.span().to();
+        self.stats.consume(chunk.records().len(), self.budget.used());
+        self.stats.positions(self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.next)));
+        let charge = self.budget.charge(chunk.memory());
+        if self.planner.needs_sample() {
+            self.sample.records += chunk.records().len() as u64;
+            self.sample.since.get_or_insert_with(Instant::now);
+            self.sample.chunks.push((chunk, charge));
+        } else {
+            self.waiting.push_back((chunk, charge));
+        }
+    }
+
+    fn is_sample_due(&self) -> bool {
+        let Some(since) = self.sample.since else { return false };
+        self.sample.records >= SAMPLE
+            || since.elapsed() >= self.pipeline.flush.every
+            || self.budget.used() >= self.budget.limit() / 2
+            || self.is_ending()
+    }
+
+    /// Infers the first columns from the chunks held, and lets them go.
+    async fn learn(&mut self) -> Result<(), Error> {
+        let chunks = std::mem::take(&mut self.sample).chunks;
+        let planner = self.planner.clone();
+        let (pipeline, plugins) = (&self.pipeline, self.plugins.clone());
+        let tombstones = pipeline.source.tombstones;
+        let mut stages = Stages::new(plugins, planner.clone(), tombstones, &pipeline.limits, self.hook.clone());
+        let learn = tokio::task::spawn_blocking(move || {
+            let mut shape = Shape::default();
+            chunks.iter().try_for_each(|(chunk, _)| stages.observe(chunk, &mut shape))?;
+            planner.grow(&shape)?;
+            Ok::<_, Error>(chunks)
+        });
+        match learn.await {
+            Ok(chunks) => self.waiting.extend(chunks?),
+            Err(join) => return Err(Error::Worker { message: join.to_string() }),
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, worker: usize) {
+        let Some((chunk, charge)) = self.waiting.pop_front() else { return };
+        let records = chunk.records().len() as u64;
+        let Some(jobs) = self.workers.get(worker).map(|worker| &worker.jobs) else { return };
+        match jobs.try_send(Job::Chunk(chunk, charge)) {
+            Ok(()) => {
+                self.unflushed.records += records;
+                self.unflushed.since.get_or_insert_with(Instant::now);
+            }
+            Err(mpsc::error::TrySendError::Full(Job::Chunk(chunk, charge))) => self.waiting.push_front((chunk, charge)),
+            // The worker's own error is in `faults`.
+            Err(_) => {}
+        }
+    }
+
+    /// Whether everything read is committed.
+    fn is_idle(&self) -> bool {
+        self.under_way.is_none()
+            && self.waiting.is_empty()
+            && self.sample.chunks.is_empty()
+            && self.unflushed.since.is_none()
+    }
+
+    /// Whether what was read should be committed without waiting for more.
+    fn is_ending(&self) -> bool {
+        self.leaving.is_some() || (self.options.until_end && self.is_at_ends())
+    }
+
+    /// Whether all that was assigned has been read to its end.
+    fn is_at_ends(&self) -> bool {
+        let at_end = |(partition, assigned): (&Partition, &Assigned)| {
+            self.ends.get(partition).is_none_or(|end| assigned.next >= *end)
+        };
+        self.assigned.iter().all(at_end)
+    }
+
+    async fn is_over(&mut self) -> Result<bool, Error> {
+        match &self.leaving {
+            Some(Leaving::Shutdown { until }) => Ok(self.is_idle() || Instant::now() >= *until),
+            Some(Leaving::Revoked { until, .. }) => {
+                let expired = Instant::now() >= *until;
+                if self.is_idle() || expired {
+                    self.finish_revoke(expired).await?;
+                }
+                Ok(false)
+            }
+            None if self.options.until_end && self.is_idle() && self.is_at_ends() => self.others_are_at_ends().await,
+            None => Ok(false),
+        }
+    }
+
+    fn leave_for_shutdown(&mut self) {
+        let until = Instant::now() + self.pipeline.flush.grace;
+        if let Some(Leaving::Revoked { ack, .. }) = self.leaving.replace(Leaving::Shutdown { until }) {
+            ack.send(());
+        }
+    }
+
+    /// Stops and resumes fetching as the budget asks.
+    fn throttle(&mut self) {
+        self.stats.memory.store(self.budget.used() as u64, Ordering::Relaxed);
+        if !self.paused && self.budget.is_spent() {
+            self.paused = true;
+            self.source.pause();
+        } else if self.paused && self.budget.has_room() {
+            self.paused = false;
+            self.source.resume();
+        }
+    }
+
+    fn info(&self, kind: CommitKind) -> CommitInfo {
+        CommitInfo {
+            format: 1,
+            kind,
+            pipeline: self.pipeline.id.to_string(),
+            generation: self.pipeline.id.generation(),
+            topic: self.pipeline.source.topic.clone(),
+            partitions: Vec::new(),
+            plugins: self.plugins.references(),
+            plan: None,
+        }
+    }
+}

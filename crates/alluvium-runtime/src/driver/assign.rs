@@ -1,0 +1,206 @@
+//! Partitions that come and go, and where reading them starts.
+
+use super::flush::{commit, full};
+use super::{Assigned, Driver, Instant, LOOK, Leaving, REVOKE_GRACE, Sample, Unflushed};
+use crate::error::Error;
+use crate::worker::Job;
+use alluvium_config::LostData;
+use alluvium_core::position::{PositionError, Resume, StartPolicy, Watermarks, resume};
+use alluvium_core::seam::{Ack, Flush, Outcome, Source, Table, TableState};
+use alluvium_core::{
+    Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span,
+};
+use std::time::Duration;
+
+/// How often the table's state is asked for before giving up, with waits that double.
+const TRIES: u32 = 8;
+
+impl<S: Source, T: Table> Driver<S, T> {
+    pub(super) async fn assign(
+        &mut self,
+        partitions: &[Partition],
+        ack: Ack<Vec<(Partition, i64)>>,
+    ) -> Result<(), Error> {
+        let mut state = self.load().await?;
+        let mut starts = Vec::new();
+        for partition in partitions {
+            let start = self.start(*partition, &mut state).await?;
+            self.assigned.insert(*partition, start);
+            starts.push((*partition, start.next));
+        }
+        let pipeline = &self.pipeline.id;
+        tracing::info!(%pipeline, positions = ?starts.iter().map(|(p, at)| (p.0, *at)).collect::<Vec<_>>(), "assigned");
+        ack.send(starts);
+        Ok(())
+    }
+
+    /// Commits what was read before a rebalance takes partitions away; lost ones take all unflushed
+    /// work with them, since a flush is committed as a whole.
+    pub(super) async fn revoke(&mut self, partitions: Vec<Partition>, lost: bool, ack: Ack<()>) -> Result<(), Error> {
+        tracing::info!(pipeline = %self.pipeline.id, partitions = ?partitions.iter().map(|p| p.0).collect::<Vec<_>>(), lost, "revoked");
+        if lost {
+            self.assigned.retain(|partition, _| !partitions.contains(partition));
+            ack.send(());
+            return self.reset().await;
+        }
+        self.leaving = Some(Leaving::Revoked { partitions, ack, until: Instant::now() + REVOKE_GRACE });
+        Ok(())
+    }
+
+    pub(super) async fn finish_revoke(&mut self, expired: bool) -> Result<(), Error> {
+        let Some(Leaving::Revoked { partitions, ack, .. }) = self.leaving.take() else { return Ok(()) };
+        self.assigned.retain(|partition, _| !partitions.contains(partition));
+        ack.send(());
+        if expired { self.reset().await } else { Ok(()) }
+    }
+
+    /// Drops all that is not committed and reads on from the table's positions.
+    pub(super) async fn reset(&mut self) -> Result<(), Error> {
+        // Its outcome is in the table, whatever it is.
+        if let Some(task) = self.under_way.take() {
+            let _outcome = task.await;
+        }
+        for worker in &self.workers {
+            // A worker that has ended told why through `faults`.
+            let _ended = worker.jobs.send(Job::Reset).await.is_err();
+        }
+        self.waiting.clear();
+        self.sample = Sample::default();
+        self.unflushed = Unflushed::default();
+        let mut state = self.load().await?;
+        self.planner.reload(&state)?;
+        let partitions: Vec<_> = self.assigned.keys().copied().collect();
+        let mut positions = Vec::new();
+        for partition in partitions {
+            let start = self.start(partition, &mut state).await?;
+            self.assigned.insert(partition, start);
+            positions.push((partition, start.next));
+        }
+        self.source.seek(&positions).map_err(|error| Error::Source(Fault::new(error)))
+    }
+
+    /// Where a partition starts: at the table's position, or where the start policy says.
+    async fn start(&mut self, partition: Partition, state: &mut TableState) -> Result<Assigned, Error> {
+        let watermarks = self.watermarks(partition).await?;
+        match resume(position(state, partition), watermarks) {
+            Resume::At(next) => Ok(Assigned { next, was_absent: false }),
+            Resume::Lost { stored, low } => match self.pipeline.source.lost_data {
+                LostData::Skip => self.skip(partition, stored, low).await,
+                _ => Err(PositionError::Lost { partition, stored, low }.into()),
+            },
+            Resume::Beyond { stored, high } => Err(PositionError::Beyond { partition, stored, high }.into()),
+            // A partition that was added later starts at its beginning, whatever the policy.
+            Resume::Choose if !state.positions.is_empty() => Ok(Assigned { next: watermarks.low, was_absent: true }),
+            Resume::Choose => match self.pipeline.source.start {
+                StartPolicy::Earliest => Ok(Assigned { next: watermarks.low, was_absent: true }),
+                StartPolicy::Latest => self.choose(partition, state, None).await,
+                StartPolicy::Timestamp(timestamp) => self.choose(partition, state, Some(timestamp)).await,
+            },
+        }
+    }
+
+    /// Commits the start of every partition before the first record is read: a crash before the first
+    /// flush would otherwise choose anew, and lose what arrived in between.
+    async fn choose(
+        &mut self,
+        partition: Partition,
+        state: &mut TableState,
+        timestamp: Option<i64>,
+    ) -> Result<Assigned, Error> {
+        let source_error = |error| Error::Source(Fault::new(error));
+        let mut partitions = Vec::new();
+        for partition in self.source.partitions().await.map_err(source_error)? {
+            let at = match timestamp {
+                None => self.watermarks(partition).await?.high,
+                Some(timestamp) => self.source.offset_at(partition, timestamp).await.map_err(source_error)?,
+            };
+            partitions.push(PartitionProgress { partition, span: Span::empty(at), counts: Counts::default() });
+        }
+        let info = CommitInfo { partitions, ..self.info(CommitKind::Start) };
+        self.commit_positions(info, true).await?;
+        *state = self.load().await?;
+        match position(state, partition) {
+            Some(next) => Ok(Assigned { next, was_absent: false }),
+            None => Ok(Assigned { next: self.watermarks(partition).await?.low, was_absent: true }),
+        }
+    }
+
+    /// Records in the log that offsets are passed over on the owner's word.
+    async fn skip(&mut self, partition: Partition, stored: i64, low: i64) -> Result<Assigned, Error> {
+        let span = Span::new(stored, low).map_err(|_| PositionError::Lost { partition, stored, low })?;
+        let progress = PartitionProgress { partition, span, counts: Counts::default() };
+        let info = CommitInfo { partitions: vec![progress], ..self.info(CommitKind::Skip) };
+        let pipeline = &self.pipeline.id;
+        tracing::warn!(%pipeline, %partition, %span, "lost offsets are skipped, as the pipeline file says");
+        self.commit_positions(info, false).await?;
+        // Fenced or not, the table now says where to go on.
+        let next = position(&self.load().await?, partition).unwrap_or(low);
+        Ok(Assigned { next, was_absent: false })
+    }
+
+    async fn commit_positions(&self, info: CommitInfo, may_be_absent: bool) -> Result<Outcome, Error> {
+        let schema = self.planner.layout().schema().clone();
+        let mut flush = Flush { info, schema, files: Vec::new(), dead_letters: Vec::new(), may_be_absent };
+        commit(self.table.as_ref(), &mut flush).await
+    }
+
+    async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
+        self.source.watermarks(partition).await.map_err(|error| Error::Source(Fault::new(error)))
+    }
+
+    async fn load(&self) -> Result<TableState, Error> {
+        let mut wait = Duration::from_millis(100);
+        for tries in 1.. {
+            match self.table.load().await {
+                Ok(state) => return Ok(state),
+                Err(error) if error.class() == ErrorClass::External && tries < TRIES => {
+                    tracing::warn!(pipeline = %self.pipeline.id, tries, cause = full(&error), "the table cannot be read: tried again");
+                }
+                Err(error) => return Err(Error::Load(Fault::new(error))),
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        Err(Error::Worker { message: "the table was asked for without end".to_owned() })
+    }
+}
+
+// The end of a topic, for `until_end`.
+impl<S: Source, T: Table> Driver<S, T> {
+    pub(super) async fn find_ends(&mut self) -> Result<(), Error> {
+        let partitions = self.source.partitions().await.map_err(|error| Error::Source(Fault::new(error)))?;
+        for partition in partitions {
+            let watermarks = self.watermarks(partition).await?;
+            self.ends.insert(partition, watermarks.high);
+            // An empty partition is at its end before anybody reads it.
+            self.lows.insert(partition, watermarks.low);
+        }
+        Ok(())
+    }
+
+    /// Whether partitions that other processes read are at their ends too, by the table.
+    pub(super) async fn others_are_at_ends(&mut self) -> Result<bool, Error> {
+        let others = |driver: &Self| -> Vec<_> {
+            driver
+                .ends
+                .iter()
+                .filter(|(partition, _)| !driver.assigned.contains_key(partition))
+                .map(|(p, e)| (*p, *e))
+                .collect()
+        };
+        if others(self).is_empty() {
+            return Ok(true);
+        }
+        if Instant::now() < self.next_look {
+            return Ok(false);
+        }
+        self.next_look = Instant::now() + LOOK;
+        let state = self.load().await?;
+        let at = |partition| position(&state, partition).or_else(|| self.lows.get(&partition).copied());
+        Ok(others(self).into_iter().all(|(partition, end)| at(partition).is_some_and(|at| at >= end)))
+    }
+}
+
+fn position(state: &TableState, partition: Partition) -> Option<i64> {
+    state.positions.iter().find(|(found, _)| *found == partition).map(|(_, at)| *at)
+}

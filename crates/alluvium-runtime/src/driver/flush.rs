@@ -1,0 +1,194 @@
+//! Flushes: what the workers made, committed at once.
+
+use super::{Driver, Flushed, Instant, Unflushed};
+use crate::budget::Charge;
+use crate::error::Error;
+use crate::worker::{Job, Share};
+use alluvium_core::seam::{Flush, Outcome, Source, Table};
+use alluvium_core::{Classified, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often a failed commit is tried, with waits that double.
+const TRIES: u32 = 12;
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+impl<S: Source, T: Table> Driver<S, T> {
+    pub(super) fn is_flush_due(&self) -> bool {
+        let Some(since) = self.unflushed.since else { return false };
+        if self.under_way.is_some() {
+            return false;
+        }
+        let flush = &self.pipeline.flush;
+        self.unflushed.records >= flush.rows
+            || since.elapsed() >= flush.every
+            || self.open.is_spent()
+            || self.budget.used() >= self.budget.limit() / 2
+            || (self.is_ending() && self.waiting.is_empty() && self.sample.chunks.is_empty())
+    }
+
+    /// Asks every worker for its share, and commits them all in a task of its own. Chunks handed out
+    /// later belong to the next flush.
+    pub(super) async fn start_flush(&mut self) {
+        self.unflushed = Unflushed::default();
+        let mut shares = Vec::new();
+        for worker in &self.workers {
+            let (answer, share) = oneshot::channel();
+            // A worker that has ended told why through `faults`.
+            if worker.jobs.send(Job::Flush(answer)).await.is_ok() {
+                shares.push(share);
+            }
+        }
+        let info = self.info(CommitKind::Rows);
+        let may_be_absent = self.assigned.values().any(|assigned| assigned.was_absent);
+        let schema = self.planner.layout().schema().clone();
+        let (table, hook) = (self.table.clone(), self.hook.clone());
+        self.under_way = Some(tokio::spawn(async move {
+            let mut gathered = Gathered::default();
+            for share in shares {
+                let share = share.await.map_err(|_| Error::Worker { message: "a worker ended early".to_owned() })?;
+                gathered.add(share?);
+            }
+            let Gathered { files, progress, dead_letters, plan, charges, .. } = gathered;
+            let progress: Vec<PartitionProgress> = progress
+                .into_iter()
+                .filter(|(_, (span, _))| !span.is_empty())
+                .map(|(partition, (span, counts))| PartitionProgress { partition, span, counts })
+                .collect();
+            if progress.is_empty() {
+                return Ok(Flushed { outcome: None, progress });
+            }
+            let info = alluvium_core::CommitInfo { partitions: progress.clone(), plan, ..info };
+            // The newest plan holds the columns of all older ones.
+            let schema = gathered.schema.unwrap_or(schema);
+            let mut flush = Flush { info, schema, files, dead_letters, may_be_absent };
+            let outcome = commit(table.as_ref(), &mut flush).await?;
+            drop(charges);
+            if let Some(hook) = &hook {
+                hook("flush:committed");
+            }
+            Ok(Flushed { outcome: Some(outcome), progress })
+        }));
+    }
+
+    /// Goes on after a flush, or drops all work that builds on what did not hold.
+    pub(super) async fn settle(&mut self, flushed: Flushed) -> Result<(), Error> {
+        let version = match flushed.outcome {
+            None => return Ok(()),
+            Some(Outcome::Committed { version }) => Some(version),
+            Some(Outcome::AlreadyCommitted) => None,
+            Some(Outcome::Fenced { found }) => {
+                self.stats.fence();
+                tracing::warn!(
+                    pipeline = %self.pipeline.id,
+                    found = ?found,
+                    "another process moved this pipeline's positions: the flush is dropped, reading goes on from there"
+                );
+                return self.reset().await;
+            }
+            Some(Outcome::SchemaMoved { column }) => {
+                let pipeline = &self.pipeline.id;
+                tracing::info!(%pipeline, column, "the table's schema changed under a flush: it is read and planned anew");
+                return self.reset().await;
+            }
+        };
+        let mut counts = Counts::default();
+        let mut positions = Vec::new();
+        for progress in &flushed.progress {
+            counts += progress.counts;
+            positions.push((progress.partition, progress.span.to()));
+            if let Some(assigned) = self.assigned.get_mut(&progress.partition) {
+                assigned.was_absent = false;
+            }
+        }
+        self.stats.commit(counts, version, Instant::now().into_std());
+        tracing::info!(pipeline = %self.pipeline.id, version, read = counts.read, rows = counts.rows, "committed");
+        self.reach("offsets:before");
+        self.source.publish(&positions);
+        self.reach("offsets:after");
+        Ok(())
+    }
+
+    fn reach(&self, point: &'static str) {
+        if let Some(hook) = &self.hook {
+            hook(point);
+        }
+    }
+}
+
+/// The workers' shares of one flush, put together.
+struct Gathered<F> {
+    files: Vec<F>,
+    progress: BTreeMap<Partition, (Span, Counts)>,
+    dead_letters: Vec<alluvium_core::DeadLetter>,
+    schema: Option<arrow_schema::SchemaRef>,
+    plan: Option<String>,
+    charges: Vec<Charge>,
+}
+
+impl<F> Default for Gathered<F> {
+    fn default() -> Self {
+        let (progress, charges) = (BTreeMap::new(), Vec::new());
+        Self { files: Vec::new(), progress, dead_letters: Vec::new(), schema: None, plan: None, charges }
+    }
+}
+
+impl<F> Gathered<F> {
+    /// A partition's chunks all went to one worker, so no two shares speak of the same one.
+    fn add(&mut self, share: Share<F>) {
+        self.files.extend(share.files);
+        self.progress.extend(share.progress);
+        self.dead_letters.extend(share.dead_letters);
+        self.charges.extend(share.charges);
+        let wider = |schema: &arrow_schema::SchemaRef| {
+            self.schema.as_ref().is_none_or(|widest| leaves(schema) > leaves(widest))
+        };
+        if share.schema.as_ref().is_some_and(wider) {
+            self.schema = share.schema;
+            self.plan = share.plan;
+        }
+    }
+}
+
+/// Plans only grow, so that of two schemas of one pipeline the one with more fields holds the other.
+fn leaves(schema: &arrow_schema::SchemaRef) -> usize {
+    schema.flattened_fields().len()
+}
+
+/// Commits a flush, trying again while the outside is at fault.
+pub(super) async fn commit<T: Table>(table: &T, flush: &mut Flush<T::File>) -> Result<Outcome, Error> {
+    let rows = flush.info.partitions.iter().map(|progress| progress.counts.rows).sum();
+    let mut wait = FIRST_WAIT;
+    for tries in 1.. {
+        match table.commit(flush).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(error) if error.class() == ErrorClass::External && tries < TRIES => {
+                let cause = full(&error);
+                tracing::warn!(
+                    pipeline = flush.info.pipeline,
+                    tries,
+                    ?wait,
+                    cause,
+                    "a commit failed: it is tried again"
+                );
+            }
+            Err(source) => return Err(Error::Commit { rows, tries, source: Fault::new(source) }),
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+    Err(Error::Worker { message: "a commit was tried without end".to_owned() })
+}
+
+/// An error with all its causes.
+pub(super) fn full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}

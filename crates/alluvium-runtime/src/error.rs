@@ -1,0 +1,127 @@
+//! Why a pipeline stops.
+
+use alluvium_core::position::PositionError;
+use alluvium_core::{Classified, ErrorClass, Fault, Partition, Span};
+use alluvium_schema::PlanError;
+use arrow_schema::ArrowError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the topic cannot be read")]
+    Source(#[source] Fault),
+    #[error("the table cannot be read")]
+    Load(#[source] Fault),
+    #[error("partition {partition}, offsets {span}: rows cannot be encoded")]
+    Encode { partition: Partition, span: Span, source: Fault },
+    #[error("a flush of {rows} rows cannot be committed, after {tries} tries")]
+    Commit { rows: u64, tries: u32, source: Fault },
+    #[error(transparent)]
+    Position(#[from] PositionError),
+    #[error("the mapping does not fit the table: {}", list(.0))]
+    Mapping(Vec<PlanError>),
+    #[error("the mapping plan cannot grow")]
+    Grow(#[source] alluvium_schema::GrowError),
+    #[error("plugin {plugin} {access} column {column} as {wanted}, but the pipeline has it as {found}")]
+    ColumnType { plugin: String, access: &'static str, column: String, wanted: String, found: String },
+    #[error("plugin {plugin} writes column {column}, which is neither a top-level column nor there already")]
+    NestedColumn { plugin: String, column: String },
+    #[error("plugin {plugin} writes column {column}, whose name is taken by a metadata column")]
+    TakenColumn { plugin: String, column: String },
+    #[error("the table's column {column} is NOT NULL: rows without it could not be written")]
+    NotNull { column: String },
+    #[error("the table is partitioned by [{found}], but the pipeline says [{wanted}]")]
+    PartitionedBy { found: String, wanted: String },
+    #[error("partition {partition}, offsets {span}: too many records fail in plugin {plugin}")]
+    TooManyFailures { partition: Partition, span: Span, plugin: String, source: Fault },
+    #[error("partition {partition}, offsets {span}: plugin {plugin} cannot be called")]
+    Plugin { partition: Partition, span: Span, plugin: String, source: Fault },
+    #[error("partition {partition}, offset {offset}: {conflict}")]
+    Stop { partition: Partition, offset: i64, conflict: String },
+    #[error("partition {partition}, offsets {span}: records cannot be decoded")]
+    Decode { partition: Partition, span: Span, source: alluvium_schema::DecodeError },
+    #[error("partition {partition}, offsets {span}: rows cannot be put together")]
+    Rows { partition: Partition, span: Span, source: ArrowError },
+    #[error("partition {partition}, offsets {span}: the counts do not balance: {counts:?}")]
+    Unbalanced { partition: Partition, span: Span, counts: alluvium_core::Counts },
+    #[error("partition {partition}: a worker has offsets {first} and then {second}")]
+    Disjoint { partition: Partition, first: Span, second: Span },
+    #[error("a worker thread of the pipeline cannot be started")]
+    Thread(#[source] std::io::Error),
+    #[error("a worker thread ended by a fault of its own: {message}")]
+    Worker { message: String },
+}
+
+fn list(errors: &[PlanError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Classified for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Source(source)
+            | Self::Load(source)
+            | Self::Encode { source, .. }
+            | Self::Commit { source, .. }
+            | Self::Plugin { source, .. } => source.class(),
+            Self::TooManyFailures { .. } => ErrorClass::Plugin,
+            Self::Position(_)
+            | Self::Mapping(_)
+            | Self::Grow(_)
+            | Self::ColumnType { .. }
+            | Self::NestedColumn { .. }
+            | Self::TakenColumn { .. }
+            | Self::NotNull { .. }
+            | Self::PartitionedBy { .. }
+            | Self::Stop { .. } => ErrorClass::User,
+            Self::Thread(_) => ErrorClass::External,
+            Self::Decode { .. }
+            | Self::Rows { .. }
+            | Self::Unbalanced { .. }
+            | Self::Disjoint { .. }
+            | Self::Worker { .. } => ErrorClass::Bug,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let own = match self {
+            Self::Source(source)
+            | Self::Load(source)
+            | Self::Encode { source, .. }
+            | Self::Commit { source, .. }
+            | Self::Plugin { source, .. } => return source.hint(),
+            Self::Position(PositionError::Lost { .. }) => {
+                "nothing was skipped; to go on without the lost offsets, set `lost_data = \"skip\"` in [source]: \
+                 the gap is then recorded in the table's log"
+            }
+            Self::Position(PositionError::Beyond { .. }) => {
+                "if the topic was created anew on purpose, raise `generation` in the pipeline file to read it from \
+                 the start"
+            }
+            Self::Mapping(_) => "change the declared columns, or write to another table",
+            Self::Grow(_) => "declare the new fields, or set `evolve = \"add\"` or `\"none\"` in [schema]",
+            Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
+            Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",
+            Self::TakenColumn { .. } => "give the metadata column another name in [sink.metadata]",
+            Self::NotNull { .. } => "drop the NOT NULL constraint of the table's column",
+            Self::PartitionedBy { .. } => {
+                "a table's partition columns cannot change: set `partition_by` as the table has it"
+            }
+            Self::TooManyFailures { .. } => {
+                "nothing was committed of these records; mend the plugin, or raise `trapping_share` in [limits] to \
+                 send them to the dead letters"
+            }
+            Self::Stop { .. } => {
+                "nothing was committed past this record; change the column's type, or its `on_conflict`"
+            }
+            Self::Thread(_) => "the system refuses new threads: raise its limit",
+            Self::Decode { .. }
+            | Self::Rows { .. }
+            | Self::Unbalanced { .. }
+            | Self::Disjoint { .. }
+            | Self::Worker { .. } => {
+                "this is a fault of alluvium; nothing of the flush was committed: please report it"
+            }
+        };
+        Some(own.to_owned())
+    }
+}

@@ -1,0 +1,286 @@
+//! The mapping plan that all workers of a pipeline share, and how it grows.
+
+use crate::error::Error;
+use crate::layout::Layout;
+use crate::metadata::MetadataColumns;
+use crate::stages::Plugins;
+use alluvium_config::{Mapping, Pipeline};
+use alluvium_core::data_type::quoted;
+use alluvium_core::seam::TableState;
+use alluvium_core::{DataType, PluginRef};
+use alluvium_schema::{Coercion, ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
+use alluvium_wasm::{AccessField, ColumnAccess};
+use arrow_schema::{DataType as ArrowType, Field, Schema};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Owns the pipeline's current [`Layout`]. Workers take it for each chunk, so that a column that one
+/// of them adds is known to all.
+#[derive(Debug)]
+pub struct Planner {
+    base: Base,
+    current: Mutex<Arc<Layout>>,
+}
+
+/// What does not change while a pipeline runs.
+#[derive(Debug)]
+struct Base {
+    mapping: Mapping,
+    options: PlanOptions,
+    accesses: Vec<(PluginRef, ColumnAccess)>,
+    metadata: MetadataColumns,
+    partition_by: Vec<String>,
+}
+
+impl Planner {
+    /// The plan of a pipeline over the table's present state.
+    pub fn new(pipeline: &Pipeline, plugins: &Plugins, table: &TableState) -> Result<Self, Error> {
+        let metadata = MetadataColumns::new(pipeline.sink.metadata.clone(), plugins.multiply());
+        let mut reserved = metadata.names();
+        let accesses: Vec<_> =
+            plugins.columns().iter().map(|plugin| (plugin.reference().clone(), plugin.access().clone())).collect();
+        let declared: &[alluvium_config::Column] = match &pipeline.schema.mapping {
+            Mapping::Columns(columns) => columns,
+            _ => &[],
+        };
+        reserved.extend(added_names(&accesses, declared));
+        let options = PlanOptions {
+            evolve: match pipeline.schema.evolve {
+                alluvium_config::Evolve::Add => Evolve::Add,
+                alluvium_config::Evolve::None => Evolve::None,
+                alluvium_config::Evolve::Stop => Evolve::Stop,
+            },
+            max_columns: pipeline.schema.max_columns,
+            rescued: pipeline.sink.metadata.rescued.clone(),
+            reserved,
+        };
+        let partition_by = pipeline.sink.partition_by.clone();
+        let base = Base { mapping: pipeline.schema.mapping.clone(), options, accesses, metadata, partition_by };
+        let layout = base.layout(table)?;
+        Ok(Self { base, current: Mutex::new(Arc::new(layout)) })
+    }
+
+    pub fn layout(&self) -> Arc<Layout> {
+        self.lock().clone()
+    }
+
+    /// Plans anew over another state of the table; what was not committed is forgotten.
+    pub fn reload(&self, table: &TableState) -> Result<(), Error> {
+        let layout = self.base.layout(table)?;
+        *self.lock() = Arc::new(layout);
+        Ok(())
+    }
+
+    /// Whether the columns are still to be inferred from a first batch.
+    pub fn needs_sample(&self) -> bool {
+        !self.layout().plan().is_settled()
+    }
+
+    /// Adds the new fields of `shape` (of a first batch, while the plan is not settled); the layout
+    /// that holds them, or the present one where nothing can be added.
+    pub fn grow(&self, shape: &Shape) -> Result<Arc<Layout>, Error> {
+        let mut current = self.lock();
+        if let Some(plan) = current.plan().grow(shape).map_err(Error::Grow)? {
+            *current = Arc::new(self.base.with_plugins(plan)?);
+        }
+        Ok(current.clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Layout>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Base {
+    fn layout(&self, table: &TableState) -> Result<Layout, Error> {
+        let mut plan = match &self.mapping {
+            Mapping::Columns(columns) => {
+                let specs = columns.iter().map(column_spec).collect();
+                Plan::declared(specs, self.options.clone()).map_err(Error::Mapping)?
+            }
+            _ => Plan::inferred(self.options.clone()),
+        };
+        if let Some(schema) = &table.schema {
+            check_table(schema, &table.partition_by, &self.partition_by)?;
+            plan = plan.with_table(schema).map_err(Error::Mapping)?;
+        }
+        let layout = self.with_plugins(plan)?;
+        if let Some(schema) = &table.schema {
+            self.check_added(&layout, schema)?;
+        }
+        Ok(layout)
+    }
+
+    /// The plan with all columns that plugins read, and the columns that they add.
+    fn with_plugins(&self, mut plan: Plan) -> Result<Layout, Error> {
+        let mut added: Vec<(String, DataType)> = Vec::new();
+        for (plugin, access) in &self.accesses {
+            for field in &access.reads {
+                self.resolve_read(plugin, field, &added, &mut plan)?;
+            }
+            for field in &access.writes {
+                self.resolve_write(plugin, field, &plan, &mut added)?;
+            }
+        }
+        let added: Vec<Field> = added.iter().map(|(name, kind)| Field::new(name, kind.to_arrow(), true)).collect();
+        Ok(Layout::new(plan, &added, self.metadata.clone()))
+    }
+
+    fn resolve_read(
+        &self,
+        plugin: &PluginRef,
+        field: &AccessField,
+        added: &[(String, DataType)],
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
+        let by_plugin = field.path.first().and_then(|first| added.iter().find(|(name, _)| name == first));
+        let found = match by_plugin {
+            Some((_, data_type)) => type_at(data_type, &field.path),
+            None => {
+                // In an inferred plan a plugin's wish is a declaration; in a declared one it must fit.
+                let inferred = matches!(self.mapping, Mapping::Infer);
+                match plan.data_type_of(&field.path) {
+                    None if inferred => {
+                        let required = plan.require(&field.path, &field.data_type, OnConflict::Rescue);
+                        return required.map_err(|error| Error::Mapping(vec![error]));
+                    }
+                    found => found,
+                }
+            }
+        };
+        match found {
+            Some(found) if found == field.data_type => Ok(()),
+            found => Err(mismatch(plugin, "reads", field, found)),
+        }
+    }
+
+    fn resolve_write(
+        &self,
+        plugin: &PluginRef,
+        field: &AccessField,
+        plan: &Plan,
+        added: &mut Vec<(String, DataType)>,
+    ) -> Result<(), Error> {
+        let [name] = field.path.as_slice() else {
+            return match plan.data_type_of(&field.path) {
+                Some(found) if found == field.data_type => Ok(()),
+                None => Err(Error::NestedColumn { plugin: plugin.name.clone(), column: dotted(&field.path) }),
+                found => Err(mismatch(plugin, "writes", field, found)),
+            };
+        };
+        let taken = self.metadata.names();
+        if taken.iter().chain([&self.options.rescued]).any(|taken| taken.eq_ignore_ascii_case(name)) {
+            return Err(Error::TakenColumn { plugin: plugin.name.clone(), column: name.clone() });
+        }
+        let by_plugin = added.iter().find(|(column, _)| column == name).map(|(_, found)| found.clone());
+        match by_plugin.or_else(|| plan.data_type_of(&field.path)) {
+            Some(found) if found == field.data_type => Ok(()),
+            None => {
+                added.push((name.clone(), field.data_type.clone()));
+                Ok(())
+            }
+            found => Err(mismatch(plugin, "writes", field, found)),
+        }
+    }
+
+    /// Columns that a plugin or alluvium adds must have the type that the table has.
+    fn check_added(&self, layout: &Layout, table: &Schema) -> Result<(), Error> {
+        for field in layout.schema().fields() {
+            let Some((_, there)) = table.fields().iter().enumerate().find(|(_, there)| there.name() == field.name())
+            else {
+                continue;
+            };
+            let (found, wanted) = (DataType::from_arrow(there.data_type()), DataType::from_arrow(field.data_type()));
+            if layout.plan().data_type_of(std::slice::from_ref(field.name())).is_none() && found != wanted {
+                return Err(Error::ColumnType {
+                    plugin: "(alluvium or a plugin)".to_owned(),
+                    access: "writes",
+                    column: field.name().clone(),
+                    wanted: wanted.map_or_else(|| field.data_type().to_string(), |wanted| wanted.to_string()),
+                    found: found.map_or_else(|| there.data_type().to_string(), |found| found.to_string()),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn column_spec(column: &alluvium_config::Column) -> ColumnSpec {
+    ColumnSpec {
+        name: column.name.clone(),
+        data_type: column.data_type.clone(),
+        from: Some(column.from.clone()),
+        coercion: Coercion::default(),
+        on_conflict: match column.on_conflict {
+            alluvium_config::OnConflict::Reject => OnConflict::Reject,
+            alluvium_config::OnConflict::Rescue => OnConflict::Rescue,
+            alluvium_config::OnConflict::Stop => OnConflict::Stop,
+        },
+    }
+}
+
+/// Top-level columns that plugins write without reading them, and that are not declared: a record's
+/// own field of that name must not take their place.
+fn added_names(accesses: &[(PluginRef, ColumnAccess)], declared: &[alluvium_config::Column]) -> Vec<String> {
+    let mut known: Vec<&String> = declared.iter().map(|column| &column.name).collect();
+    let mut added = Vec::new();
+    for (_, access) in accesses {
+        known.extend(access.reads.iter().filter_map(|field| field.path.first()));
+        for field in &access.writes {
+            if let [name] = field.path.as_slice()
+                && !known.contains(&name)
+            {
+                added.push(name.clone());
+            }
+        }
+    }
+    added
+}
+
+fn mismatch(plugin: &PluginRef, access: &'static str, field: &AccessField, found: Option<DataType>) -> Error {
+    Error::ColumnType {
+        plugin: plugin.name.clone(),
+        access,
+        column: dotted(&field.path),
+        wanted: field.data_type.to_string(),
+        found: found.map_or_else(|| "no such column".to_owned(), |found| found.to_string()),
+    }
+}
+
+fn dotted(path: &[String]) -> String {
+    path.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
+}
+
+/// The type of the field that the parts of `path` after the first lead to.
+fn type_at(data_type: &DataType, path: &[String]) -> Option<DataType> {
+    let mut found = data_type;
+    for part in path.iter().skip(1) {
+        let DataType::Struct(fields) = found else { return None };
+        found = &fields.iter().find(|field| field.name == *part)?.data_type;
+    }
+    Some(found.clone())
+}
+
+fn check_table(schema: &Schema, found: &[String], wanted: &[String]) -> Result<(), Error> {
+    if found != wanted {
+        return Err(Error::PartitionedBy { found: found.join(", "), wanted: wanted.join(", ") });
+    }
+    match schema.fields().iter().find_map(|field| not_null(field, field.name())) {
+        Some(column) => Err(Error::NotNull { column }),
+        None => Ok(()),
+    }
+}
+
+/// The path of the first field that must not be null.
+fn not_null(field: &Field, path: &str) -> Option<String> {
+    if !field.is_nullable() {
+        return Some(path.to_owned());
+    }
+    match field.data_type() {
+        ArrowType::Struct(fields) => {
+            fields.iter().find_map(|child| not_null(child, &format!("{path}.{}", child.name())))
+        }
+        ArrowType::List(element) if !element.is_nullable() => None,
+        ArrowType::List(element) => not_null(element, &format!("{path}.element")),
+        _ => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! A thread that owns chunks from bytes to encoded files.
+
+use crate::budget::{Budget, Charge};
+use crate::error::Error;
+use crate::stages::Stages;
+use alluvium_core::seam::{RowWriter, Table};
+use alluvium_core::{Chunk, Counts, DeadLetter, Fault, Partition, Span};
+use arrow_schema::SchemaRef;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Chunks that may wait for one worker: enough to keep it busy, few enough to answer a flush soon.
+const QUEUE: usize = 4;
+
+pub(crate) enum Job<F> {
+    Chunk(Chunk, Charge),
+    /// Hand over all that was made since the last one.
+    Flush(oneshot::Sender<Result<Share<F>, Error>>),
+    /// Drop all that was made since the last flush.
+    Reset,
+}
+
+/// A worker's share of a flush.
+#[derive(Debug)]
+pub(crate) struct Share<F> {
+    pub files: Vec<F>,
+    pub progress: BTreeMap<Partition, (Span, Counts)>,
+    pub dead_letters: Vec<DeadLetter>,
+    /// What all the rows need; `None` when there was no chunk.
+    pub schema: Option<SchemaRef>,
+    /// The plan of the newest rows.
+    pub plan: Option<String>,
+    pub charges: Vec<Charge>,
+}
+
+impl<F> Default for Share<F> {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            progress: BTreeMap::new(),
+            dead_letters: Vec::new(),
+            schema: None,
+            plan: None,
+            charges: Vec::new(),
+        }
+    }
+}
+
+/// The driver's end of a worker.
+pub(crate) struct Worker<F> {
+    pub jobs: mpsc::Sender<Job<F>>,
+}
+
+impl<F: Send + 'static> Worker<F> {
+    /// Starts a worker's thread, which charges what it holds to the budgets of all bytes and of open
+    /// files. Its first error goes to `faults`, after which it does nothing more.
+    pub fn start<T: Table<File = F>>(
+        name: &str,
+        table: Arc<T>,
+        stages: Stages,
+        [budget, open]: [Budget; 2],
+        faults: mpsc::UnboundedSender<Error>,
+    ) -> Result<Self, Error> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let charges = [budget.charge(0), open.charge(0)];
+        let state = State { table, stages, charges, budget, writer: None, share: Share::default() };
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        thread.spawn(move || work(state, queue, &faults)).map_err(Error::Thread)?;
+        Ok(Self { jobs })
+    }
+}
+
+fn work<T: Table>(mut state: State<T>, mut queue: mpsc::Receiver<Job<T::File>>, faults: &mpsc::UnboundedSender<Error>) {
+    while let Some(job) = queue.blocking_recv() {
+        // A fault of ours must end this pipeline with an error, not the process.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.job(job)));
+        let error = match done {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(panic) => Error::Worker { message: panic_message(panic.as_ref()) },
+        };
+        // The driver is gone when nobody listens.
+        let _gone = faults.send(error).is_err();
+        return;
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("unknown").to_owned()
+}
+
+struct State<T: Table> {
+    table: Arc<T>,
+    stages: Stages,
+    budget: Budget,
+    writer: Option<(SchemaRef, T::Writer)>,
+    share: Share<T::File>,
+    /// The bytes held by the open writer and the dead letters, charged to both budgets.
+    charges: [Charge; 2],
+}
+
+impl<T: Table> State<T> {
+    fn job(&mut self, job: Job<T::File>) -> Result<(), Error> {
+        match job {
+            Job::Chunk(chunk, charge) => {
+                let done = self.chunk(&chunk);
+                drop(charge);
+                done
+            }
+            Job::Flush(answer) => {
+                let share = self.hand_over();
+                // The driver stopped waiting when nobody listens.
+                let _gone = answer.send(share).is_err();
+                Ok(())
+            }
+            Job::Reset => {
+                self.writer = None;
+                self.share = Share::default();
+                self.charge(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        let processed = self.stages.process(chunk)?;
+        let (partition, span) = (chunk.partition(), chunk.span());
+        let encode = |source| Error::Encode { partition, span, source: Fault::new(source) };
+        let schema = processed.layout.schema();
+        if processed.batch.num_rows() > 0 {
+            // A grown plan begins a new file; readers fill the older ones' missing columns with nulls.
+            if self.writer.as_ref().is_some_and(|(open, _)| open != schema) {
+                self.close().map_err(encode)?;
+            }
+            if self.writer.is_none() {
+                self.writer = Some((schema.clone(), self.table.writer(schema.clone()).map_err(encode)?));
+            }
+            if let Some((_, writer)) = &mut self.writer {
+                writer.write(&processed.batch).map_err(encode)?;
+            }
+        }
+        self.account(chunk, processed.counts)?;
+        self.share.schema = Some(schema.clone());
+        if self.share.plan.is_none() || !processed.dead_letters.is_empty() || processed.counts.rows > 0 {
+            self.share.plan = Some(processed.layout.plan_digest().to_owned());
+        }
+        self.share.dead_letters.extend(processed.dead_letters);
+        let letters: usize = self.share.dead_letters.iter().map(DeadLetter::memory).sum();
+        self.charge(self.writer.as_ref().map_or(0, |(_, writer)| writer.memory()) + letters);
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.charges.iter_mut().for_each(|charge| charge.resize(bytes));
+    }
+
+    fn account(&mut self, chunk: &Chunk, counts: Counts) -> Result<(), Error> {
+        let (partition, second) = (chunk.partition(), chunk.span());
+        let start = (Span::empty(second.from()), Counts::default());
+        let (span, sum) = self.share.progress.entry(partition).or_insert(start);
+        *span = span.join(second).map_err(|_| Error::Disjoint { partition, first: *span, second })?;
+        *sum += counts;
+        Ok(())
+    }
+
+    /// Finishes the open files; their bytes stay charged until they are committed.
+    fn close(&mut self) -> Result<(), T::Error> {
+        if let Some((_, writer)) = self.writer.take() {
+            let bytes = writer.memory();
+            self.share.files.extend(writer.finish()?);
+            self.share.charges.push(self.budget.charge(bytes));
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<Share<T::File>, Error> {
+        let (partition, span) =
+            self.share.progress.first_key_value().map_or((Partition(0), Span::empty(0)), |(p, (span, _))| (*p, *span));
+        self.close().map_err(|source| Error::Encode { partition, span, source: Fault::new(source) })?;
+        let letters = self.share.dead_letters.iter().map(DeadLetter::memory).sum();
+        self.share.charges.push(self.budget.charge(letters));
+        self.charge(0);
+        Ok(std::mem::take(&mut self.share))
+    }
+}
