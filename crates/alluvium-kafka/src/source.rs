@@ -1,0 +1,200 @@
+//! A topic as a source of chunks.
+
+use crate::{
+    Error, KafkaConfig, KafkaTopic,
+    native::MessageQueue,
+    reader::{self, Command, Item, Reader, Timing},
+};
+use alluvium_core::{
+    Partition,
+    position::Watermarks,
+    seam::{Event, Source},
+};
+use rdkafka::consumer::Consumer;
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+use tokio::sync::{mpsc as events, oneshot};
+
+/// How long leaving the group may take before it is left to go on by itself.
+const LEAVE: Duration = Duration::from_secs(15);
+
+/// A topic read as a member of a consumer group.
+///
+/// Beyond what [`Source`] promises:
+/// - A partition that is missing in the acknowledgement of its assignment stays with this member,
+///   and nothing is read of it until a seek tells its position.
+/// - After [`Source::seek`] has returned, no chunk made before comes out of [`Source::next`].
+/// - A chunk has up to about 1,000 records or 1 MiB; up to 8 MiB of chunks wait to be taken, and
+///   up to about 32 MiB in librdkafka.
+/// - An acknowledgement of an assignment is awaited for `max.poll.interval.ms`, one of a revocation
+///   for a minute; partitions that are already lost are given back at once.
+///
+/// Errors of [`Source::next`]:
+/// - [`Error::Fetch`]: the partition is read again from the named position a second later.
+/// - [`Error::PositionGone`]: nothing is read of the partition until a seek.
+/// - [`Error::Unreachable`], again every half minute while no broker answers; reading goes on by
+///   itself once one does.
+/// - [`Error::Fatal`] ends the source.
+pub struct KafkaSource {
+    topic: KafkaTopic,
+    events: events::UnboundedReceiver<Item>,
+    commands: mpsc::Sender<Command>,
+    reader: thread::Thread,
+    ended: Option<oneshot::Receiver<()>>,
+    waiting: Arc<AtomicUsize>,
+    epochs: Mutex<BTreeMap<Partition, u64>>,
+}
+
+impl KafkaSource {
+    /// Joins the group in the background. The first thing that [`Source::next`] tells is an
+    /// assignment, or why there is none. Does no IO itself.
+    pub fn connect(config: KafkaConfig) -> Result<Self, Error> {
+        Self::connect_with(config, Timing::default())
+    }
+
+    pub(crate) fn connect_with(config: KafkaConfig, timing: Timing) -> Result<Self, Error> {
+        let topic = KafkaTopic::connect(&config)?;
+        let config = Arc::new(config);
+        let consumer = config.consumer(Some(&config.group))?;
+        let name = CString::new(config.topic.as_str()).map_err(|_| Error::TopicName { topic: config.topic.clone() })?;
+        consumer.subscribe(&[&config.topic]).map_err(|source| Error::Subscribe {
+            topic: config.topic.clone(),
+            group: config.group.clone(),
+            source: source.into(),
+        })?;
+        let (sender, events) = events::unbounded_channel();
+        let (commands, receiver) = mpsc::channel();
+        let (ending, ended) = oneshot::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let parts = (commands.clone(), Arc::clone(&waiting), Arc::clone(&config));
+        let run = move || {
+            let (commands, waiting, config) = parts;
+            // The receiver of events learns of the end by its channel closing, before the consumer
+            // has left the group; `ending` tells of that.
+            if let Some(queue) = MessageQueue::new(&consumer) {
+                Reader::new(&consumer, config, name, timing, (commands, receiver), sender, waiting).run(queue);
+            }
+            consumer.context().close();
+            drop(consumer);
+            drop(ending);
+        };
+        let thread = thread::Builder::new().name("kafka-reader".to_owned()).spawn(run);
+        let thread = thread.map_err(|source| Error::Thread { topic: config.topic.clone(), source })?;
+        Ok(Self {
+            topic,
+            events,
+            commands,
+            reader: thread.thread().clone(),
+            ended: Some(ended),
+            waiting,
+            epochs: Mutex::default(),
+        })
+    }
+
+    /// The topic, to ask about it without this source.
+    pub fn topic(&self) -> &KafkaTopic {
+        &self.topic
+    }
+
+    fn command(&self, command: Command) {
+        reader::command(&self.commands, &self.reader, command);
+    }
+
+    /// Whether a chunk was made before the newest seek of its partition.
+    fn is_stale(&self, event: &Event, epoch: u64) -> bool {
+        let Event::Chunk(chunk) = event else { return false };
+        let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.get(&chunk.partition()).is_some_and(|newest| epoch < *newest)
+    }
+}
+
+impl Source for KafkaSource {
+    type Error = Error;
+
+    async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            // Cancel safe: there is no other wait here.
+            let Some(Item { event, epoch, bytes }) = self.events.recv().await else {
+                return Err(Error::Closed { topic: self.topic.name().to_owned() });
+            };
+            if bytes > 0 {
+                self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                self.reader.unpark();
+            }
+            let event = event?;
+            if !self.is_stale(&event, epoch) {
+                return Ok(event);
+            }
+        }
+    }
+
+    async fn partitions(&self) -> Result<Vec<Partition>, Error> {
+        self.topic.partitions().await
+    }
+
+    async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
+        self.topic.watermarks(partition).await
+    }
+
+    async fn offset_at(&self, partition: Partition, timestamp: i64) -> Result<i64, Error> {
+        self.topic.offset_at(partition, timestamp).await
+    }
+
+    fn seek(&self, positions: &[(Partition, i64)]) -> Result<(), Error> {
+        for (partition, position) in positions {
+            let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+            let epoch = epochs.entry(*partition).or_default();
+            *epoch += 1;
+            let seek = Command::Seek { partition: *partition, position: *position, epoch: *epoch };
+            self.commands.send(seek).map_err(|_| Error::Closed { topic: self.topic.name().to_owned() })?;
+        }
+        self.reader.unpark();
+        Ok(())
+    }
+
+    fn pause(&self) {
+        self.command(Command::Pause);
+    }
+
+    fn resume(&self) {
+        self.command(Command::Resume);
+    }
+
+    fn publish(&self, positions: &[(Partition, i64)]) {
+        self.command(Command::Publish(positions.to_vec()));
+    }
+
+    /// Waits until the group has let this member go, so that others take over at once.
+    async fn close(&mut self) {
+        self.command(Command::Close);
+        self.events.close();
+        if let Some(ended) = self.ended.take()
+            && tokio::time::timeout(LEAVE, ended).await.is_err()
+        {
+            tracing::warn!(topic = self.topic.name(), "leaving the group takes long; it goes on in the background");
+        }
+    }
+}
+
+impl Drop for KafkaSource {
+    /// Leaves the group in the background.
+    fn drop(&mut self) {
+        self.command(Command::Close);
+    }
+}
+
+impl fmt::Debug for KafkaSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSource").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! Questions about a topic, asked over a connection of their own: on a reader's connection they
+//! would wait behind its long poll.
+
+use crate::{ClientError, Error, KafkaConfig, context::Context};
+use alluvium_core::{Partition, position::Watermarks};
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    types::RDKafkaRespErr,
+};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long an answer may take, and how long a topic may be unknown: brokers hear of a new one late.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const UNKNOWN: Duration = Duration::from_secs(3);
+
+/// A topic that can be asked about, outside any group. Cheap to clone.
+#[derive(Clone)]
+pub struct KafkaTopic {
+    asker: Arc<Asker>,
+}
+
+/// What [`KafkaTopic::check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// `host:port` as the brokers advertise themselves.
+    pub brokers: Vec<String>,
+    pub partitions: Vec<Partition>,
+}
+
+struct Asker {
+    /// `None` only while it is dropped.
+    client: Option<BaseConsumer<Context>>,
+    brokers: String,
+    topic: String,
+    timeout: Duration,
+    /// What the client said last of why there is no answer.
+    trouble: Mutex<Option<(Code, String)>>,
+}
+
+impl KafkaTopic {
+    /// Connects in the background; does no IO itself.
+    pub fn connect(config: &KafkaConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let client = Some(config.consumer(None)?);
+        let asker = Asker {
+            client,
+            brokers: config.broker_list(),
+            topic: config.topic.clone(),
+            timeout: TIMEOUT,
+            trouble: Mutex::default(),
+        };
+        Ok(Self { asker: Arc::new(asker) })
+    }
+
+    /// The topic's name.
+    pub fn name(&self) -> &str {
+        &self.asker.topic
+    }
+
+    /// Whether the topic can be reached and read about. [`Error::Unreachable`],
+    /// [`Error::Authentication`], [`Error::Authorization`] and [`Error::TopicMissing`] tell why not.
+    pub async fn check(&self) -> Result<TopicInfo, Error> {
+        self.ask(Asker::info).await
+    }
+
+    /// All partitions, rising.
+    pub async fn partitions(&self) -> Result<Vec<Partition>, Error> {
+        self.ask(Asker::info).await.map(|info| info.partitions)
+    }
+
+    /// The oldest offset, and the last stable one: transactions that are open end it.
+    pub async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
+        self.ask(move |asker| asker.watermarks(partition)).await
+    }
+
+    /// The first offset at or after `timestamp` (milliseconds since the epoch); the high watermark
+    /// when there is none.
+    pub async fn offset_at(&self, partition: Partition, timestamp: i64) -> Result<i64, Error> {
+        self.ask(move |asker| asker.offset_at(partition, timestamp)).await
+    }
+
+    /// librdkafka answers by blocking: not on the threads that drive futures.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Asker) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let asker = Arc::clone(&self.asker);
+        let answer = tokio::task::spawn_blocking(move || question(&asker)).await;
+        answer.unwrap_or_else(|_| Err(Error::Closed { topic: self.asker.topic.clone() }))
+    }
+}
+
+impl Asker {
+    fn client(&self) -> Result<&BaseConsumer<Context>, Error> {
+        self.client.as_ref().ok_or_else(|| Error::Closed { topic: self.topic.clone() })
+    }
+
+    fn info(&self) -> Result<TopicInfo, Error> {
+        let client = self.client()?;
+        let started = Instant::now();
+        let mut patience = Duration::from_secs(1);
+        loop {
+            // In growing steps, since librdkafka waits to the end also when it knows better.
+            let metadata = client.fetch_metadata(Some(&self.topic), patience.min(self.timeout));
+            let metadata = match metadata {
+                Ok(metadata) => metadata,
+                Err(source) => {
+                    self.listen();
+                    let refused = self.trouble().as_ref().is_some_and(|(code, _)| is_refusal(*code));
+                    if refused || !is_silence(&source) || started.elapsed() >= self.timeout {
+                        let failed = |source| Error::Partitions { topic: self.topic.clone(), source };
+                        return Err(self.failure(source, failed));
+                    }
+                    patience *= 2;
+                    continue;
+                }
+            };
+            self.listen();
+            *self.trouble() = None;
+            let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+            let code = topic.map_or(Code::UnknownTopicOrPartition, |topic| {
+                topic.error().map_or(Code::NoError, |error: RDKafkaRespErr| error.into())
+            });
+            match (topic, code) {
+                (Some(topic), Code::NoError) if !topic.partitions().is_empty() => {
+                    let mut partitions: Vec<_> = topic.partitions().iter().map(|p| Partition(p.id())).collect();
+                    partitions.sort_unstable();
+                    let brokers = metadata.brokers().iter().map(|b| format!("{}:{}", b.host(), b.port())).collect();
+                    return Ok(TopicInfo { brokers, partitions });
+                }
+                (_, Code::NoError | Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::LeaderNotAvailable) => {
+                    if started.elapsed() >= UNKNOWN {
+                        return Err(Error::TopicMissing { brokers: self.brokers.clone(), topic: self.topic.clone() });
+                    }
+                    thread::sleep(Duration::from_millis(200));
+                }
+                (_, Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
+                    let action = format!("describe topic {}", self.topic);
+                    return Err(Error::Authorization { action, reason: code.to_string() });
+                }
+                (_, code) => {
+                    let source = KafkaError::MetadataFetch(code).into();
+                    return Err(Error::Partitions { topic: self.topic.clone(), source });
+                }
+            }
+        }
+    }
+
+    fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
+        let topic = self.topic.clone();
+        match self.client()?.fetch_watermarks(&topic, partition.0, self.timeout) {
+            Ok((low, high)) => Ok(Watermarks { low, high }),
+            Err(KafkaError::MetadataFetch(Code::UnknownPartition | Code::UnknownTopicOrPartition)) => {
+                Err(Error::PartitionMissing { topic, partition })
+            }
+            Err(source) => Err(self.failure(source, |source| Error::Watermarks { topic, partition, source })),
+        }
+    }
+
+    fn offset_at(&self, partition: Partition, timestamp: i64) -> Result<i64, Error> {
+        let topic = self.topic.clone();
+        let failed = |source| {
+            let topic = topic.clone();
+            self.failure(source, |source| Error::OffsetAt { topic, partition, timestamp, source })
+        };
+        let mut question = TopicPartitionList::new();
+        // Negative timestamps have other meanings for brokers; no record lies before the epoch.
+        question.add_partition_offset(&topic, partition.0, Offset::Offset(timestamp.max(0))).map_err(failed)?;
+        let answer = self.client()?.offsets_for_times(question, self.timeout).map_err(failed)?;
+        let Some(found) = answer.find_partition(&topic, partition.0) else {
+            return Err(Error::PartitionMissing { topic, partition });
+        };
+        match found.error() {
+            Ok(()) => {}
+            Err(KafkaError::OffsetFetch(Code::UnknownPartition | Code::UnknownTopicOrPartition)) => {
+                return Err(Error::PartitionMissing { topic, partition });
+            }
+            Err(source) => return Err(failed(source)),
+        }
+        match found.offset() {
+            Offset::Offset(offset) => Ok(offset),
+            _ => self.watermarks(partition).map(|watermarks| watermarks.high),
+        }
+    }
+
+    /// An error with what the client said meanwhile.
+    fn failure(&self, source: KafkaError, failed: impl FnOnce(ClientError) -> Error) -> Error {
+        if !is_silence(&source) {
+            return failed(source.into());
+        }
+        self.listen();
+        let brokers = self.brokers.clone();
+        match self.trouble().clone() {
+            Some((code, reason)) if is_refusal(code) => Error::Authentication { brokers, reason },
+            Some((_, reason)) => Error::Unreachable { brokers, reason },
+            None => {
+                let reason = format!("no answer within {} seconds", self.timeout.as_secs());
+                Error::Unreachable { brokers, reason }
+            }
+        }
+    }
+
+    /// Serves the client's log lines and errors, and remembers the error that tells most.
+    fn listen(&self) {
+        let Some(client) = &self.client else { return };
+        for _ in 0..64 {
+            drop(client.poll(Duration::ZERO));
+            let Some(newer) = client.context().take_error() else { continue };
+            let mut trouble = self.trouble();
+            // That all brokers are down says less than why one of them is.
+            let kept = trouble.as_ref().is_some_and(|(code, _)| is_refusal(*code) || newer.0 == Code::AllBrokersDown);
+            if !kept {
+                *trouble = Some(newer);
+            }
+        }
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<(Code, String)>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Asker {
+    /// Taking a client down waits for its threads: not on the threads that drive futures.
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            let spawned = thread::Builder::new().name("kafka-close".to_owned()).spawn(move || drop(client));
+            if let Err(error) = spawned {
+                tracing::debug!(%error, "a Kafka client was closed in place");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for KafkaTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KafkaTopic").field(&self.asker.topic).finish()
+    }
+}
+
+/// Whether an error only says that no broker answered.
+fn is_silence(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    code.is_some_and(|code| {
+        matches!(
+            code,
+            Code::BrokerTransportFailure
+                | Code::OperationTimedOut
+                | Code::AllBrokersDown
+                | Code::Resolve
+                | Code::RequestTimedOut
+                | Code::Authentication
+        )
+    })
+}
+
+fn is_refusal(code: Code) -> bool {
+    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism)
+}
