@@ -23,11 +23,11 @@ pub enum Event {
 
 /// An answer that the source waits for. Dropping it unanswered answers with the default.
 pub struct Ack<T: Default> {
-    answer: Option<Box<dyn FnOnce(T) + Send>>,
+    answer: Option<Box<dyn FnOnce(T) + Send + Sync>>,
 }
 
 impl<T: Default> Ack<T> {
-    pub fn new(answer: impl FnOnce(T) + Send + 'static) -> Self {
+    pub fn new(answer: impl FnOnce(T) + Send + Sync + 'static) -> Self {
         Self { answer: Some(Box::new(answer)) }
     }
 
