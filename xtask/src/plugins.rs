@@ -35,9 +35,11 @@ pub fn run(args: &Args) -> Result<()> {
     for (name, module) in &modules {
         let core = fs::read(module).with_context(|| format!("reading {}", module.display()))?;
         let bytes = component::encode(&core, &worlds).with_context(|| format!("plugin {name}"))?;
-        let path = out.join(format!("{name}.wasm"));
-        write_if_changed(&path, &bytes)?;
-        println!("{name:<18} {:>8}  {}", size(bytes.len()), path.display());
+        finish(&out, name, &bytes)?;
+    }
+    for (name, text) in texts(&guests.join("hostile/core"))? {
+        let bytes = component::encode_text(&text, &name, &worlds).with_context(|| format!("{}", text.display()))?;
+        finish(&out, &format!("hostile-{name}"), &bytes)?;
     }
     Ok(())
 }
@@ -94,6 +96,26 @@ fn remap(guests: &Path) -> Result<String> {
 
 fn home() -> Option<PathBuf> {
     env::var_os("HOME").or_else(|| env::var_os("USERPROFILE")).map(|home: OsString| home.into())
+}
+
+/// The core modules in text form in a folder, by name.
+fn texts(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut texts = BTreeMap::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "wat") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            texts.insert(name, path);
+        }
+    }
+    Ok(texts)
+}
+
+fn finish(out: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = out.join(format!("{name}.wasm"));
+    write_if_changed(&path, bytes)?;
+    println!("{name:<36} {:>9}  {}", size(bytes.len()), path.display());
+    Ok(())
 }
 
 fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use wasmparser::{Parser, Payload};
-use wit_component::ComponentEncoder;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
 
 /// The worlds of the plugin contract, in every version.
@@ -22,7 +22,16 @@ impl Worlds {
             resolve.push_path(&path).with_context(|| format!("reading the contract in {}", path.display()))?;
         }
         let worlds = resolve.worlds.iter().map(|(id, _)| id).collect();
+        resolve.push_str("both.wit", BOTH).context("reading the world of a plugin that is two")?;
         Ok(Self { resolve, worlds })
+    }
+
+    /// A world by its name; the newest where several versions have it.
+    fn find(&self, name: &str) -> Result<WorldId> {
+        let mut found: Vec<_> = self.resolve.worlds.iter().filter(|(_, world)| world.name == name).collect();
+        found
+            .sort_by_key(|(_, world)| world.package.map(|package| self.resolve.packages[package].name.version.clone()));
+        Ok(found.pop().with_context(|| format!("the contract has no world '{name}'"))?.0)
     }
 
     /// Refuses a component that fits none of the worlds.
@@ -36,6 +45,26 @@ impl Worlds {
         }
         bail!("fits no world of the contract: {}", reasons.join("; "))
     }
+}
+
+/// A plugin has one interface; a fixture has both.
+const BOTH: &str = "
+    package hostile:both;
+    world both {
+        export alluvium:plugin/column-transform@0.1.0;
+        export alluvium:plugin/record-transform@0.1.0;
+    }";
+
+/// The component of a core module in text form. The name's first word says which world it is for.
+pub fn encode_text(path: &Path, name: &str, worlds: &Worlds) -> Result<Vec<u8>> {
+    let mut core = wat::parse_file(path)?;
+    let world = match name.split('-').next() {
+        Some("both") => worlds.find("both")?,
+        Some(kind) => worlds.find(&format!("{kind}-plugin"))?,
+        None => bail!("the name says no world"),
+    };
+    embed_component_metadata(&mut core, &worlds.resolve, world, StringEncoding::UTF8)?;
+    encode(&core, worlds)
 }
 
 /// The component of a core module that carries its world's description, as wit-bindgen puts it there.

@@ -1,0 +1,2 @@
+;; A component that exports neither interface.
+(component)

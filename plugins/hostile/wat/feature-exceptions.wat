@@ -1,0 +1,5 @@
+;; Needs exceptions.
+(component
+  (core module
+    (tag $tag)
+    (func (throw $tag))))

@@ -1,0 +1,5 @@
+;; Needs two memories in one module.
+(component
+  (core module
+    (memory 1)
+    (memory 1)))

@@ -1,0 +1,4 @@
+;; Needs tail calls.
+(component
+  (core module
+    (func $again (return_call $again))))

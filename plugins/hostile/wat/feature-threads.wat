@@ -1,0 +1,4 @@
+;; Needs shared memory.
+(component
+  (core module
+    (memory (export "memory") 1 2 shared)))
