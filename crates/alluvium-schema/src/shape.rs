@@ -2,7 +2,7 @@
 
 use crate::json::{Fault, Number, Scanner};
 use alluvium_core::DataType;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,8 +15,8 @@ pub enum Kind {
     List,
 }
 
-/// The kinds of values seen at a path, and at the paths below: fields of objects in order of first
-/// appearance, and the elements of lists.
+/// The kinds of values seen at a path, and at the paths below: fields of objects and elements of
+/// lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     null: bool,
@@ -112,6 +112,7 @@ impl Shape {
             scanner.colon()?;
             *self.fields.entry(&name) = Self::read(scanner, depth + 1)?;
             if scanner.object_ends()? {
+                self.fields.set_nulls_aside();
                 return Ok(());
             }
         }
@@ -139,9 +140,7 @@ impl Shape {
         self.string |= other.string;
         self.object |= other.object;
         self.numbers = self.numbers.joined(other.numbers);
-        for (name, shape) in other.fields.entries {
-            self.fields.entry(&name).merge(shape);
-        }
+        self.fields.merge(other.fields);
         if let Some(element) = other.element {
             self.element.get_or_insert_default().merge(*element);
         }
@@ -165,9 +164,11 @@ impl Shape {
         seen.into_iter().filter_map(|(kind, seen)| seen.then_some(kind))
     }
 
-    /// The fields of the objects seen here, in order of first appearance.
+    /// The fields of the objects seen here: in the order in which they first had a value, then those
+    /// that were always null.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &Shape)> {
-        self.fields.entries.iter().map(|(name, shape)| (name.as_str(), shape))
+        let valued = self.fields.entries.iter().map(|(name, shape)| (name.as_str(), shape));
+        valued.chain(self.fields.nulls.iter().map(|(name, shape)| (name.as_str(), shape)))
     }
 
     /// What the elements of the lists seen here are.
@@ -241,13 +242,17 @@ impl Numbers {
     }
 }
 
-/// Named shapes in order of first appearance.
+/// Named shapes.
 #[derive(Clone, Debug, Default)]
 struct Fields {
+    /// In the order in which they first had a value.
     entries: Vec<(String, Shape)>,
     /// Positions in `entries`, kept once there are many: records choose the names, so looking for
     /// one must not cost the more the more there are.
     index: HashMap<String, usize>,
+    /// Those that were always null. They have no place in the order yet: whoever looks at unknown
+    /// fields alone, as the decoder does, has no reason to notice a null.
+    nulls: BTreeMap<String, Shape>,
 }
 
 const FEW: usize = 16;
@@ -259,6 +264,36 @@ impl Fields {
             None => self.add(name),
         };
         &mut self.entries[at].1
+    }
+
+    /// Moves the fields without a value out of the order.
+    fn set_nulls_aside(&mut self) {
+        if self.entries.iter().all(|(_, shape)| shape.has_value()) {
+            return;
+        }
+        for (name, shape) in std::mem::take(self).entries {
+            if shape.has_value() {
+                *self.entry(&name) = shape;
+            } else {
+                self.nulls.insert(name, shape);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (name, shape) in other.entries {
+            let null = self.nulls.remove(&name);
+            let entry = self.entry(&name);
+            entry.merge(shape);
+            entry.null |= null.is_some();
+        }
+        for (name, shape) in other.nulls {
+            if let Some(at) = self.find(&name) {
+                self.entries[at].1.null = true;
+            } else {
+                self.nulls.insert(name, shape);
+            }
+        }
     }
 
     fn find(&self, name: &str) -> Option<usize> {
@@ -283,7 +318,7 @@ impl Fields {
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
-        self.entries == other.entries
+        self.entries == other.entries && self.nulls == other.nulls
     }
 }
 

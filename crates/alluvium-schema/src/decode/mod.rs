@@ -174,3 +174,32 @@ impl Decoder {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{ColumnSpec, PlanOptions};
+
+    #[test]
+    fn records_past_the_limit_are_rejected() {
+        let plan = Plan::declared(vec![ColumnSpec::new("s", DataType::String)], PlanOptions::default()).unwrap();
+        let mut decoder = Decoder::new(Arc::new(plan));
+        decoder.limit = 20;
+        let records: [&[u8]; 5] = [b"{\"s\":\"abc\"}", b"{\"s\":\"abcd\"}", b"xxxx", b"{\"s\":\"\"}", b"{}"];
+        let values = records.into_iter().map(Some).collect::<Packed>();
+        for _ in 0..2 {
+            let decoded = decoder.decode(&values).unwrap();
+            assert_eq!(decoded.inputs, [0, 3]);
+            let messages = decoded.rejects.iter().map(|reject| (reject.input, reject.reason.message.as_str()));
+            assert_eq!(
+                messages.collect::<Vec<_>>(),
+                [
+                    (1, Fault::ChunkFull.message()),
+                    (2, "expected a JSON object at byte 0, found xxxx"),
+                    (4, Fault::ChunkFull.message()),
+                ]
+            );
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::json::{Scanner, Text};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A stretch of the record's bytes.
@@ -95,14 +95,24 @@ impl Notes {
     }
 
     /// Ends the object of node `id` whose notes start at `first`: of unknown fields with one key
-    /// the last counts, and null is no value to keep.
+    /// the last value counts, in the place of the first; and null is no value to keep.
     #[cold]
     pub(super) fn close_object(&mut self, record: &[u8], first: u32, id: u32) {
         let notes = self.notes.get_mut(first as usize..).unwrap_or_default();
-        let own = |note: &&mut Note| note.what == What::Unknown && note.id == id;
-        let mut later = HashSet::new();
-        for note in notes.iter_mut().rev().filter(own) {
-            if !later.insert(unescaped(note.key.of(record))) || note.value.of(record) == b"null" {
+        let mut firsts = HashMap::new();
+        for at in 0..notes.len() {
+            let (earlier, rest) = notes.split_at_mut(at);
+            let Some(note) = rest.first_mut().filter(|note| note.what == What::Unknown && note.id == id) else {
+                continue;
+            };
+            let first = *firsts.entry(unescaped(note.key.of(record))).or_insert(at);
+            if let Some(first) = earlier.get_mut(first) {
+                first.value = note.value;
+                note.what = What::Void;
+            }
+        }
+        for at in firsts.into_values() {
+            if let Some(note) = notes.get_mut(at).filter(|note| note.value.of(record) == b"null") {
                 note.what = What::Void;
             }
         }
@@ -118,11 +128,11 @@ impl Notes {
         let mut incomplete = false;
         for note in notes {
             match note.what {
-                _ if conflict.is_some() => note.what = What::Void,
                 What::Unknown => {
                     note.what = What::UnknownInside;
                     incomplete = true;
                 }
+                What::Conflict => note.what = What::Void,
                 _ => {}
             }
         }

@@ -128,7 +128,7 @@ pub(super) fn coerced_type<'t>(data_type: &'t DataType, inner: &str) -> Option<&
     })
 }
 
-fn check_name(column: &str, name: &str, errors: &mut Vec<PlanError>) {
+pub(super) fn check_name(column: &str, name: &str, errors: &mut Vec<PlanError>) {
     if name.is_empty() {
         errors.push(PlanError::NameEmpty);
     }
@@ -137,7 +137,7 @@ fn check_name(column: &str, name: &str, errors: &mut Vec<PlanError>) {
     }
 }
 
-fn check_field_names(column: &str, data_type: &DataType, errors: &mut Vec<PlanError>) {
+pub(super) fn check_field_names(column: &str, data_type: &DataType, errors: &mut Vec<PlanError>) {
     match data_type {
         DataType::Array(element) => check_field_names(column, element, errors),
         DataType::Map(key, value) => {

@@ -1,7 +1,7 @@
 //! A plan over an existing table, and under plugins that read its columns.
 
-use super::check::{check_structure, coerced_type};
-use super::{COERCIONS, Coercion, Column, OnConflict, Origin, Plan, forbidden, same_name};
+use super::check::{check_field_names, check_name, check_structure, coerced_type};
+use super::{COERCIONS, Coercion, Column, OnConflict, Origin, Plan, same_name};
 use crate::{PlanError, path};
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Schema};
@@ -17,37 +17,46 @@ impl Plan {
     /// Names match without regard to case, and the plan takes the table's spelling.
     pub fn with_table(mut self, table: &Schema) -> Result<Self, Vec<PlanError>> {
         let mut errors = Vec::new();
-        let mut others = Vec::new();
-        let mut matched = Vec::new();
+        // Positions in `columns` of those that the table has, in the table's order.
+        let mut in_table = Vec::new();
+        self.undeclared.clear();
         for field in table.fields() {
-            match self.table_column(field) {
-                Ok(None) => {}
-                Err(error) => errors.push(error),
-                Ok(Some(found)) => match self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
-                    Some(at) => match self.columns.get_mut(at).map(|column| column.adopt(found)) {
-                        Some(Err(error)) => errors.push(error),
-                        _ => matched.push(Err(at)),
-                    },
-                    None => matched.push(Ok(found)),
-                },
+            let found = match self.table_column(field) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+            if let Some(at) = self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
+                in_table.push(at);
+                errors.extend(self.columns.get_mut(at).and_then(|column| column.adopt(found).err()));
+            } else if self.origin == Origin::Declared {
+                self.undeclared.push(found);
+            } else {
+                in_table.push(self.columns.len());
+                self.columns.push(found);
             }
         }
-        match self.origin {
-            Origin::Declared => {
-                others.extend(matched.into_iter().filter_map(Result::ok));
-                self.undeclared = others;
-            }
-            Origin::Inferred => {
-                self.settled |= !matched.is_empty();
-                let mut own = std::mem::take(&mut self.columns).into_iter().map(Some).collect::<Vec<_>>();
-                for column in matched {
-                    let column = column.map_or_else(|at| own.get_mut(at).and_then(Option::take), Some);
-                    self.columns.extend(column);
-                }
-                self.columns.extend(own.into_iter().flatten());
-            }
+        if self.origin == Origin::Inferred {
+            self.settled |= !in_table.is_empty();
+            self.put_first(&in_table);
         }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Puts the columns at these positions before the others.
+    fn put_first(&mut self, positions: &[usize]) {
+        let mut ranks = vec![usize::MAX; self.columns.len()];
+        for (rank, at) in positions.iter().enumerate() {
+            if let Some(slot) = ranks.get_mut(*at) {
+                *slot = rank;
+            }
+        }
+        let mut ranked = std::mem::take(&mut self.columns).into_iter().zip(ranks).collect::<Vec<_>>();
+        ranked.sort_by_key(|(_, rank)| *rank);
+        self.columns = ranked.into_iter().map(|(column, _)| column).collect();
     }
 
     /// The table's column as inference would have made it; none for metadata and rescued columns.
@@ -68,9 +77,7 @@ impl Plan {
         let data_type = DataType::from_arrow(field.data_type()).ok_or_else(unknown)?;
         let mut column = Column::inferred(name, data_type, BTreeMap::new());
         column.coercions = stored_coercions(field, &column.data_type);
-        let mut errors = Vec::new();
-        check_structure(&column, &mut errors);
-        errors.into_iter().next().map_or(Ok(Some(column)), Err)
+        sound(column).map(Some)
     }
 
     /// A plugin reads the column or struct field at `path` with this type.
@@ -83,17 +90,14 @@ impl Plan {
             return Err(PlanError::NameEmpty);
         };
         let required = Required { path, fields, data_type };
-        if let Some(column) = self.columns.iter().find(|column| column.name == *name) {
-            let grown = required.within(&column.data_type, self.origin)?;
-            let at = self.columns.iter().position(|column| column.name == *name);
-            if let (Some(grown), Some(column)) = (grown, at.and_then(|at| self.columns.get_mut(at))) {
-                column.data_type = grown;
+        if let Some(column) = self.columns.iter_mut().find(|column| same_name(&column.name, name)) {
+            if column.name != *name {
+                return Err(PlanError::RequiredCase { path: path::join(path), found: column.name.clone() });
+            }
+            if let Some(data_type) = required.within(&column.data_type, self.origin)? {
+                *column = sound(Column { data_type, ..column.clone() })?;
             }
             return Ok(());
-        }
-        let names = self.columns.iter().map(|column| column.name.as_str());
-        if let Some(found) = names.into_iter().find(|found| same_name(found, name)) {
-            return Err(PlanError::RequiredCase { path: path::join(path), found: found.to_owned() });
         }
         if self.origin == Origin::Declared {
             return Err(required.undeclared());
@@ -102,16 +106,17 @@ impl Plan {
             return Err(PlanError::NameReserved { column: name.clone(), reserved: reserved.to_owned() });
         }
         required.check_new_names(path)?;
-        let mut column = Column::inferred(name, required.wrapped(fields), BTreeMap::new());
-        column.on_conflict = on_conflict;
-        let mut errors = Vec::new();
-        check_structure(&column, &mut errors);
-        if let Some(error) = errors.into_iter().next() {
-            return Err(error);
-        }
-        self.columns.push(column);
+        let column = Column::inferred(name, required.wrapped(fields), BTreeMap::new());
+        self.columns.push(sound(Column { on_conflict, ..column })?);
         Ok(())
     }
+}
+
+/// The column, unless decoding would go wrong with it.
+fn sound(column: Column) -> Result<Column, PlanError> {
+    let mut errors = Vec::new();
+    check_structure(&column, &mut errors);
+    errors.into_iter().next().map_or(Ok(column), Err)
 }
 
 impl Column {
@@ -219,14 +224,13 @@ impl Required<'_> {
         })
     }
 
+    /// Checks names that will be in the table for the first time, with those inside the type.
     fn check_new_names(&self, names: &[String]) -> Result<(), PlanError> {
-        if names.iter().any(String::is_empty) {
-            return Err(PlanError::NameEmpty);
-        }
-        match names.iter().find_map(|name| forbidden(name)) {
-            Some(character) => Err(PlanError::NameCharacter { column: path::join(self.path), character }),
-            None => Ok(()),
-        }
+        let mut errors = Vec::new();
+        let column = path::join(self.path);
+        names.iter().for_each(|name| check_name(&column, name, &mut errors));
+        check_field_names(&column, self.data_type, &mut errors);
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     fn other_type(&self, found: &DataType) -> PlanError {

@@ -1,5 +1,8 @@
 //! What the tests share: packing records, and telling what is in a batch.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod random;
+pub mod reference;
 
 use alluvium_core::Packed;
 use arrow_array::cast::AsArray;
@@ -61,10 +64,7 @@ pub fn value(array: &dyn Array, row: usize) -> Value {
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
             let zone = if zone.is_some() { "Z" } else { "" };
-            let (day, micros) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
-            let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-            let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-            json!(format!("{}T{hour:02}:{minute:02}:{second:02}.{micros:06}{zone}", date(day)))
+            json!(timestamp(micros, zone))
         }
         DataType::List(_) => {
             let items = array.as_list::<i32>().value(row);
@@ -83,7 +83,14 @@ pub fn value(array: &dyn Array, row: usize) -> Value {
     }
 }
 
-fn decimal(value: i128, scale: usize) -> String {
+pub fn timestamp(micros: i64, zone: &str) -> String {
+    let (day, micros) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{}T{hour:02}:{minute:02}:{second:02}.{micros:06}{zone}", date(day))
+}
+
+pub fn decimal(value: i128, scale: usize) -> String {
     let digits = format!("{:0width$}", value.unsigned_abs(), width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);
     let sign = if value < 0 { "-" } else { "" };
@@ -92,7 +99,7 @@ fn decimal(value: i128, scale: usize) -> String {
 }
 
 /// The date that lies this many days after the epoch, found by counting.
-fn date(mut days: i64) -> String {
+pub fn date(mut days: i64) -> String {
     let mut year = 1970;
     loop {
         let length = if is_leap(year) { 366 } else { 365 };
