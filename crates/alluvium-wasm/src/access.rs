@@ -1,7 +1,7 @@
 //! The columns that a plugin asks for, from its answer to checked paths and types.
 
 use crate::contract::{RawColumnAccess, RawField};
-use crate::error::AccessProblem;
+use crate::error::{AccessProblem, tame};
 use alluvium_core::DataType;
 use std::collections::BTreeSet;
 
@@ -127,7 +127,7 @@ fn field(raw: &RawField) -> Result<AccessField, AccessProblem> {
         return Err(AccessProblem::LongType { path: raw.path.clone(), length, limit });
     }
     let data_type = DataType::parse(&raw.data_type)
-        .map_err(|error| AccessProblem::Type { path: raw.path.clone(), problem: error.to_string() })?;
+        .map_err(|error| AccessProblem::Type { path: raw.path.clone(), problem: tame(&error.to_string()) })?;
     Ok(AccessField { path, data_type })
 }
 

@@ -1,7 +1,7 @@
 //! The gate: what is checked of a component before any of it is compiled.
 
 use crate::contract::{COLUMN, RECORD, VERSIONS};
-use crate::error::{AdmitError, PluginLabel};
+use crate::error::{AdmitError, PluginLabel, tame};
 use crate::host::HostConfig;
 use wasmparser::component_types::{ComponentEntityType, ComponentInstanceTypeId};
 use wasmparser::types::TypesRef;
@@ -38,6 +38,13 @@ pub(crate) struct Candidate {
     pub kind: Kind,
     /// The contract's version, one of [`VERSIONS`].
     pub version: &'static str,
+}
+
+impl Candidate {
+    /// The interface it exports, with the version.
+    pub fn interface(&self) -> String {
+        format!("{}@{}", self.kind.interface(), self.version)
+    }
 }
 
 /// What a component may use; the engine's configuration allows the same.
@@ -100,12 +107,12 @@ fn names(component: &[u8]) -> Result<Names, wasmparser::BinaryReaderError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {
-                    names.imports.push(import?.name.name.to_owned());
+                    names.imports.push(tame(import?.name.name));
                 }
             }
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section {
-                    names.exports.push(export?.name.name.to_owned());
+                    names.exports.push(tame(export?.name.name));
                 }
             }
             _ => {}

@@ -2,9 +2,9 @@
 
 use crate::access::{AccessField, ColumnAccess};
 use crate::arrow::{Nodes, concat, lift_column, lower_column};
-use crate::contract::{ColumnContract, RawColumnAccess, RawEdit};
-use crate::error::{CallError, Function, InputProblem, IsolateError, cut};
-use crate::instance::Sandbox;
+use crate::contract::{ColumnContract, ColumnInstance, Node, RawColumnAccess, RawEdit};
+use crate::error::{CallError, Function, InputProblem, IsolateError, tame};
+use crate::instance::{Sandbox, Session};
 use crate::isolate::{Isolation, isolate};
 use crate::limits::ANSWER_BYTES;
 use crate::outcome::{check_inputs, check_rejects};
@@ -94,6 +94,21 @@ impl ColumnPlugin {
         self.inner.call(0..rows, columns)
     }
 
+    /// Calls one instance several times over: what a call would cost if instances lived on. For
+    /// measurements only, `instance.rs` says why they do not.
+    #[doc(hidden)]
+    pub fn transform_repeatedly(&self, rows: usize, columns: &[ArrayRef], times: usize) -> Result<(), CallError> {
+        self.inner.check_input(rows, columns)?;
+        self.inner.sandbox.enter(|session| {
+            let instance = self.inner.ready(session)?;
+            for _ in 0..times {
+                let nodes = self.inner.lower(columns)?;
+                self.inner.apply(session, &instance, rows, &nodes)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Calls the plugin, and when it fails finds the rows at fault.
     pub fn transform_isolating(
         &self,
@@ -146,23 +161,45 @@ impl Inner {
     fn call(&self, range: Range<usize>, columns: &[ArrayRef]) -> Result<Edit, CallError> {
         let columns: Vec<_> = columns.iter().map(|column| column.slice(range.start, range.len())).collect();
         self.sandbox.enter(|session| {
-            let mut nodes = Vec::with_capacity(columns.len());
-            for ((field, name), column) in self.access.reads.iter().zip(&self.read_names).zip(&columns) {
-                lower_column(name, &field.data_type, column, &mut nodes).map_err(|problem| self.input(problem))?;
-            }
-            let rows = u32::try_from(range.len()).map_err(|_| self.input(InputProblem::TooMany))?;
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| self.contract.instantiate(store))?;
-            let access =
-                session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &self.config))?;
-            if access.as_ref() != Ok(&self.raw) {
-                return Err(self.sandbox.output(Function::Configure, OutputError::ConfiguredAnew));
-            }
-            let output = self.sandbox.limits.output;
-            let edit = session.call(Function::Transform, output, |store| instance.transform(store, rows, &nodes))?;
-            let edit = edit
-                .map_err(|message| CallError::Failed { plugin: self.sandbox.plugin.clone(), message: cut(message) })?;
-            self.check(range.len(), edit).map_err(|problem| self.sandbox.output(Function::Transform, problem))
+            let nodes = self.lower(&columns)?;
+            let instance = self.ready(session)?;
+            self.apply(session, &instance, range.len(), &nodes)
         })
+    }
+
+    fn lower<'a>(&'a self, columns: &[ArrayRef]) -> Result<Vec<Node<'a>>, CallError> {
+        let mut nodes = Vec::with_capacity(columns.len());
+        for ((field, name), column) in self.access.reads.iter().zip(&self.read_names).zip(columns) {
+            lower_column(name, &field.data_type, column, &mut nodes).map_err(|problem| self.input(problem))?;
+        }
+        Ok(nodes)
+    }
+
+    /// A fresh instance that has its configuration.
+    fn ready(&self, session: &mut Session<'_>) -> Result<ColumnInstance, CallError> {
+        let contract = &self.contract;
+        let instance = session.instance(|store| contract.start(store), |store, new| contract.load(store, new))?;
+        let access =
+            session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &self.config))?;
+        if access.as_ref() != Ok(&self.raw) {
+            return Err(self.sandbox.output(Function::Configure, OutputError::ConfiguredAnew));
+        }
+        Ok(instance)
+    }
+
+    fn apply(
+        &self,
+        session: &mut Session<'_>,
+        instance: &ColumnInstance,
+        rows: usize,
+        nodes: &[Node<'_>],
+    ) -> Result<Edit, CallError> {
+        let count = u32::try_from(rows).map_err(|_| self.input(InputProblem::TooMany))?;
+        let output = self.sandbox.limits.output;
+        let edit = session.call(Function::Transform, output, |store| instance.transform(store, count, nodes))?;
+        let plugin = || self.sandbox.plugin.clone();
+        let edit = edit.map_err(|message| CallError::Failed { plugin: plugin(), message: tame(&message) })?;
+        self.check(rows, edit).map_err(|problem| self.sandbox.output(Function::Transform, problem))
     }
 
     fn check(&self, rows: usize, raw: RawEdit) -> Result<Edit, OutputError> {

@@ -138,6 +138,8 @@ pub enum DescriptionProblem {
     TooLong { field: &'static str, length: usize, limit: usize },
     #[error("its {field} is empty")]
     Empty { field: &'static str },
+    #[error("its {field} holds {character:?}, which acts on the terminal that shows it")]
+    Character { field: &'static str, character: char },
     #[error("its configuration's schema is not JSON: {problem}")]
     Schema { problem: String },
 }
@@ -423,10 +425,14 @@ impl Classified for IsolateError {
     }
 }
 
-/// `a`, `a and b`, `a, b and c`, or `nothing`.
+/// `a`, `a and b`, `a, b and c`, or `nothing`; of many the first, and how many more.
 fn list(names: &[String]) -> String {
-    match names {
+    const SHOWN: usize = 6;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names.get(..SHOWN).unwrap_or(names);
+    match shown {
         [] => "nothing".to_owned(),
+        _ if more > 0 => format!("{} and {more} more", shown.join(", ")),
         [name] => name.clone(),
         [names @ .., last] => format!("{} and {last}", names.join(", ")),
     }
@@ -436,12 +442,49 @@ fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-/// A text of a plugin's own, cut to what a log line or a dead letter can hold.
-pub(crate) fn cut(mut text: String) -> String {
+/// A text of a plugin's own, fit for a terminal, a log line or a dead letter: cut, and without
+/// characters that would move the cursor, break the line or turn the direction of writing.
+pub(crate) fn tame(text: &str) -> String {
     const KEPT: usize = 1000;
-    if let Some((end, _)) = text.char_indices().nth(KEPT) {
-        text.truncate(end);
-        text.push('…');
+    let mut tamed = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count == KEPT {
+            tamed.push('…');
+            break;
+        }
+        if is_wild(character) {
+            tamed.extend(character.escape_default());
+        } else {
+            tamed.push(character);
+        }
     }
-    text
+    tamed
+}
+
+/// Whether a character acts on what displays it.
+pub(crate) fn is_wild(character: char) -> bool {
+    let turns_direction =
+        matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || turns_direction || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_texts_are_tamed() {
+        assert_eq!(tame("plain, é, 𝄞"), "plain, é, 𝄞");
+        assert_eq!(tame("a\x1b[2Jb\nc\u{202e}d"), "a\\u{1b}[2Jb\\nc\\u{202e}d");
+        assert_eq!(tame(&"ä".repeat(1001)), format!("{}…", "ä".repeat(1000)));
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names: Vec<_> = (1..=9).map(|number| format!("n{number}")).collect();
+        assert_eq!(list(&[]), "nothing");
+        assert_eq!(list(&names[..1]), "n1");
+        assert_eq!(list(&names[..3]), "n1, n2 and n3");
+        assert_eq!(list(&names), "n1, n2, n3, n4, n5, n6 and 3 more");
+    }
 }

@@ -53,8 +53,8 @@ pub struct Host {
     /// Empty: plugins import nothing.
     pub(crate) linker: Linker<StoreData>,
     pub(crate) config: HostConfig,
-    pub(crate) instances: Slots,
-    pub(crate) compilers: Slots,
+    pub(crate) instances: Arc<Slots>,
+    pub(crate) compilers: Arc<Slots>,
 }
 
 impl Host {
@@ -155,15 +155,15 @@ pub(crate) struct Slots {
 
 /// A place that is given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot<'a>(&'a Slots);
+pub(crate) struct Slot(Arc<Slots>);
 
 impl Slots {
-    pub fn new(count: usize) -> Self {
-        Self { free: Mutex::new(count), freed: Condvar::new() }
+    pub fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
     }
 
     /// Takes a place, waiting at most `wait` for one.
-    pub fn take(&self, wait: Duration) -> Option<Slot<'_>> {
+    pub fn take(self: &Arc<Self>, wait: Duration) -> Option<Slot> {
         let end = Instant::now().checked_add(wait);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         while *free == 0 {
@@ -177,11 +177,11 @@ impl Slots {
             (free, _) = self.freed.wait_timeout(free, left).unwrap_or_else(PoisonError::into_inner);
         }
         *free -= 1;
-        Some(Slot(self))
+        Some(Slot(Arc::clone(self)))
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for Slot {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();

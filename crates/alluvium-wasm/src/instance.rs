@@ -1,18 +1,22 @@
 //! One plugin instance, for one call: made, limited, entered and thrown away.
 //!
-//! Every call gets a fresh instance. "The same input gives the same output, always" is a promise, and
-//! an instance that lives on could keep what it saw: a counter, a cache, the previous tenant's
-//! records. It would also carry on after a leak. See `examples/call_bench.rs` for what that costs: the
-//! pool makes an instance in some microseconds, and with `configure` run each time a call of 1,000
-//! records costs tens of nanoseconds a record more.
+//! Every call gets a fresh instance, which runs `configure` again. "The same input gives the same
+//! output, always" is a promise, and an instance that lives on could keep what it saw: a counter, a
+//! cache, another partition's records. It would also carry its leaks along.
+//!
+//! The price, by `examples/call_bench.rs` (the plugin `redact`, two busy cores): some 30 µs for each
+//! call, of which making the instance is a few and the rest `configure` and page faults. In a call of
+//! 1,000 rows that is 0.14 µs a row instead of 0.12. It holds only with memory kept resident between
+//! instances ([`HostConfig::keep_resident`](crate::HostConfig)): without, a call costs 110 µs more.
 
-use crate::error::{CallError, Function, PluginLabel, cut};
+use crate::error::{CallError, Function, PluginLabel, tame};
 use crate::host::{EPOCH, Host};
 use crate::limits::{Limiter, Limits};
 use crate::output::OutputError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use wasmtime::component::Instance;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, WasmBacktrace};
 
 /// What a store holds: no more than its limits, since plugins import nothing.
@@ -51,7 +55,7 @@ impl Sandbox {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
             let message = text.unwrap_or_else(|| "a panic without a message".to_owned());
-            Err(CallError::Panicked { plugin: self.plugin.clone(), message: cut(message) })
+            Err(CallError::Panicked { plugin: self.plugin.clone(), message: tame(&message) })
         })
     }
 
@@ -84,6 +88,21 @@ impl Session<'_> {
         body(&mut self.store).map_err(|error| self.explain(function, output, &error))
     }
 
+    /// Finds the functions of an instance: none of the plugin's code runs.
+    pub fn load<T>(&mut self, body: impl FnOnce(&mut Store<StoreData>) -> wasmtime::Result<T>) -> wasmtime::Result<T> {
+        body(&mut self.store)
+    }
+
+    /// Makes an instance and finds its functions, whose types were seen to be right at admission.
+    pub fn instance<T>(
+        &mut self,
+        start: impl FnOnce(&mut Store<StoreData>) -> wasmtime::Result<Instance>,
+        load: impl FnOnce(&mut Store<StoreData>, &Instance) -> wasmtime::Result<T>,
+    ) -> Result<T, CallError> {
+        let instance = self.call(Function::Start, 0, start)?;
+        load(&mut self.store, &instance).map_err(|error| self.explain(Function::Start, 0, &error))
+    }
+
     fn explain(&self, function: Function, output: usize, error: &wasmtime::Error) -> CallError {
         let plugin = self.sandbox.plugin.clone();
         let limiter = &self.store.data().limiter;
@@ -105,7 +124,7 @@ impl Session<'_> {
         match trap {
             Some(trap) => CallError::Trap { plugin, function, trap: trap_text(*trap, error) },
             None if function == Function::Start => {
-                CallError::Trap { plugin, function, trap: cut(format!("it cannot start: {error:#}")) }
+                CallError::Trap { plugin, function, trap: tame(&format!("it cannot start: {error:#}")) }
             }
             None => self.sandbox.output(function, lift_problem(error, output)),
         }
@@ -122,7 +141,7 @@ fn trap_text(trap: Trap, error: &wasmtime::Error) -> String {
     if names.is_empty() {
         return text.to_owned();
     }
-    cut(format!("{text} (in {})", names.join(", called by ")))
+    tame(&format!("{text} (in {})", names.join(", called by ")))
 }
 
 /// An error without a trap comes from reading the plugin's answer.
@@ -132,7 +151,7 @@ fn lift_problem(error: &wasmtime::Error, output: usize) -> OutputError {
     if problem.contains("fuel allocated for hostcalls") {
         return OutputError::TooLarge { limit: output };
     }
-    OutputError::Unreadable { problem: cut(problem) }
+    OutputError::Unreadable { problem: tame(&problem) }
 }
 
 /// Epochs that a time limit lasts. One more, since the current one is already under way.

@@ -1,7 +1,7 @@
 //! Checks that both kinds of plugins share: which inputs were kept and which rejected.
 
 use crate::contract::RawReject;
-use crate::error::cut;
+use crate::error::tame;
 use crate::output::OutputError;
 
 /// The inputs of outputs must rise, lie below `inputs`, and repeat only if the plugin multiplies.
@@ -27,7 +27,7 @@ pub(crate) fn check_rejects(
     kept: Option<&[u32]>,
 ) -> Result<Vec<(u32, String)>, OutputError> {
     let mut checked: Vec<(u32, String)> =
-        rejects.into_iter().map(|reject| (reject.input, cut(reject.reason))).collect();
+        rejects.into_iter().map(|reject| (reject.input, tame(&reject.reason))).collect();
     checked.sort_by_key(|(input, _)| *input);
     for pair in checked.windows(2) {
         if let [(first, _), (second, _)] = pair

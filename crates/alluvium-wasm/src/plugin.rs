@@ -4,9 +4,9 @@ use crate::access::{ColumnAccess, column_access};
 use crate::admit::{Candidate, Kind, examine};
 use crate::column::ColumnPlugin;
 use crate::contract::{ColumnContract, Description, RecordContract};
-use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, cut};
+use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, is_wild, tame};
 use crate::host::Host;
-use crate::instance::Sandbox;
+use crate::instance::{Sandbox, StoreData};
 use crate::limits::{ANSWER_BYTES, Limits};
 use crate::record::RecordPlugin;
 use alluvium_core::PluginRef;
@@ -16,7 +16,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 use wasmtime::component::{Component, InstancePre};
 
 /// The size of a page of linear memory.
@@ -56,34 +55,30 @@ impl Host {
         let linked = linked.map_err(|source| AdmitError::Compile { plugin: plugin.clone(), source })?;
         let contract = link(&plugin, candidate, linked)?;
         let sandbox = Sandbox { host: Arc::clone(self), plugin, limits: *limits };
-        let described = describe(&sandbox, &contract).map_err(|error| AdmitError::FirstRun { error })?;
-        let description = check_description(described)
-            .map_err(|problem| AdmitError::Description { plugin: sandbox.plugin.clone(), problem })?;
+        let description = describe(&sandbox, candidate, &contract)?;
         Ok(Plugin { sandbox, contract, description })
     }
 
-    /// Compiles on a thread of its own. One that takes too long cannot be stopped, but it holds its
+    /// Compiles on a thread of its own. One that takes too long cannot be stopped, but it keeps its
     /// place among the few compilers, so that it cannot be repeated at will.
     fn compile(self: &Arc<Self>, plugin: &PluginLabel, component: &[u8]) -> Result<Component, AdmitError> {
         let limit = self.config.compile_time;
+        let busy = || AdmitError::CompileBusy { plugin: plugin.clone() };
+        let slot = self.compilers.take(limit.max(self.config.wait)).ok_or_else(busy)?;
         let (answer, answered) = channel();
-        let host = Arc::clone(self);
+        let engine = self.engine.clone();
         let bytes = component.to_vec();
         let work = move || {
-            let Some(_slot) = host.compilers.take(Duration::ZERO) else {
-                return answer.send(None);
-            };
-            answer.send(Some(Component::from_binary(&host.engine, &bytes)))
+            let compiled = Component::from_binary(&engine, &bytes);
+            drop(slot);
+            answer.send(compiled)
         };
-        // Deep nesting in a valid module makes the compiler recurse deeply.
+        // The compiler recurses as deep as the code nests.
         let thread = thread::Builder::new().name("plugin-compiler".to_owned()).stack_size(16 << 20).spawn(work);
-        if thread.is_err() {
-            return Err(AdmitError::CompileBusy { plugin: plugin.clone() });
-        }
+        thread.map_err(|_| busy())?;
         match answered.recv_timeout(limit) {
-            Ok(Some(Ok(compiled))) => Ok(compiled),
-            Ok(Some(Err(source))) => Err(AdmitError::Compile { plugin: plugin.clone(), source }),
-            Ok(None) => Err(AdmitError::CompileBusy { plugin: plugin.clone() }),
+            Ok(Ok(compiled)) => Ok(compiled),
+            Ok(Err(source)) => Err(AdmitError::Compile { plugin: plugin.clone(), source }),
             Err(RecvTimeoutError::Timeout) => Err(AdmitError::CompileTime { plugin: plugin.clone(), limit }),
             Err(RecvTimeoutError::Disconnected) => Err(AdmitError::CompilerPanic { plugin: plugin.clone() }),
         }
@@ -128,7 +123,7 @@ impl Plugin {
         };
         let config = config.to_string();
         let answer = self.sandbox.enter(|session| {
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            let instance = session.instance(|store| contract.start(store), |store, new| contract.load(store, new))?;
             session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &config))
         });
         let raw = self.configured(answer)?;
@@ -144,7 +139,7 @@ impl Plugin {
         };
         let config = config.to_string();
         let answer = self.sandbox.enter(|session| {
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
+            let instance = session.instance(|store| contract.start(store), |store, new| contract.load(store, new))?;
             session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &config))
         });
         let access = self.configured(answer)?;
@@ -153,7 +148,8 @@ impl Plugin {
 
     fn configured<T>(&self, answer: Result<Result<T, String>, CallError>) -> Result<T, ConfigureError> {
         let answer = answer.map_err(|error| ConfigureError::Call { error })?;
-        answer.map_err(|message| ConfigureError::Refused { plugin: self.sandbox.plugin.clone(), message: cut(message) })
+        answer
+            .map_err(|message| ConfigureError::Refused { plugin: self.sandbox.plugin.clone(), message: tame(&message) })
     }
 
     fn wrong_kind(&self, wanted: Kind) -> ConfigureError {
@@ -187,16 +183,12 @@ fn check_memory(plugin: &PluginLabel, compiled: &Component, limits: &Limits) -> 
     Ok(())
 }
 
-fn link(
-    plugin: &PluginLabel,
-    candidate: Candidate,
-    component: InstancePre<crate::instance::StoreData>,
-) -> Result<Contract, AdmitError> {
+fn link(plugin: &PluginLabel, candidate: Candidate, component: InstancePre<StoreData>) -> Result<Contract, AdmitError> {
     let linked = match candidate.kind {
         Kind::Column => ColumnContract::link(candidate.version, component).map(|linked| linked.map(Contract::Column)),
         Kind::Record => RecordContract::link(candidate.version, component).map(|linked| linked.map(Contract::Record)),
     };
-    let interface = format!("{}@{}", candidate.kind.interface(), candidate.version);
+    let interface = candidate.interface();
     match linked {
         Some(Ok(contract)) => Ok(contract),
         Some(Err(source)) => Err(AdmitError::Contract { plugin: plugin.clone(), interface, source }),
@@ -204,17 +196,31 @@ fn link(
     }
 }
 
-fn describe(sandbox: &Sandbox, contract: &Contract) -> Result<Description, CallError> {
-    sandbox.enter(|session| match contract {
+/// Starts the component for the first time, checks its functions' types, and asks what it is.
+fn describe(sandbox: &Sandbox, candidate: Candidate, contract: &Contract) -> Result<Description, AdmitError> {
+    let described = sandbox.enter(|session| match contract {
         Contract::Column(contract) => {
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
-            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store))
+            let new = session.call(Function::Start, 0, |store| contract.start(store))?;
+            let instance = match session.load(|store| contract.load(store, &new)) {
+                Ok(instance) => instance,
+                Err(error) => return Ok(Err(error)),
+            };
+            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store)).map(Ok)
         }
         Contract::Record(contract) => {
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| contract.instantiate(store))?;
-            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store))
+            let new = session.call(Function::Start, 0, |store| contract.start(store))?;
+            let instance = match session.load(|store| contract.load(store, &new)) {
+                Ok(instance) => instance,
+                Err(error) => return Ok(Err(error)),
+            };
+            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store)).map(Ok)
         }
-    })
+    });
+    let plugin = || sandbox.plugin.clone();
+    let described = described.map_err(|error| AdmitError::FirstRun { error })?;
+    let interface = candidate.interface();
+    let description = described.map_err(|source| AdmitError::Contract { plugin: plugin(), interface, source })?;
+    check_description(description).map_err(|problem| AdmitError::Description { plugin: plugin(), problem })
 }
 
 fn check_description(description: Description) -> Result<Description, DescriptionProblem> {
@@ -227,6 +233,11 @@ fn check_description(description: Description) -> Result<Description, Descriptio
     for (field, text, limit) in lengths {
         if text.len() > limit {
             return Err(DescriptionProblem::TooLong { field, length: text.len(), limit });
+        }
+    }
+    for (field, text, _) in lengths.into_iter().take(3) {
+        if let Some(character) = text.chars().find(|character| is_wild(*character)) {
+            return Err(DescriptionProblem::Character { field, character });
         }
     }
     if description.name.trim().is_empty() {

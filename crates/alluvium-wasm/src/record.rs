@@ -1,7 +1,7 @@
 //! Record plugins: raw bytes in, raw bytes out.
 
 use crate::contract::{ChunkView, HeadersView, PackedView, RawOutput, RawPacked, RecordAccess, RecordContract};
-use crate::error::{CallError, Function, InputProblem, IsolateError, cut};
+use crate::error::{CallError, Function, InputProblem, IsolateError, tame};
 use crate::instance::Sandbox;
 use crate::isolate::{Isolation, isolate};
 use crate::limits::ANSWER_BYTES;
@@ -302,7 +302,8 @@ impl Inner {
                 headers: headers.as_ref().map(Headers::view),
                 timestamps: timestamps.as_deref(),
             };
-            let instance = session.call(Function::Start, ANSWER_BYTES, |store| self.contract.instantiate(store))?;
+            let contract = &self.contract;
+            let instance = session.instance(|store| contract.start(store), |store, new| contract.load(store, new))?;
             let access =
                 session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &self.config))?;
             if access != Ok(self.access) {
@@ -310,8 +311,10 @@ impl Inner {
             }
             let limit = self.sandbox.limits.output;
             let output = session.call(Function::Transform, limit, |store| instance.transform(store, &chunk))?;
-            let output = output
-                .map_err(|message| CallError::Failed { plugin: self.sandbox.plugin.clone(), message: cut(message) })?;
+            let output = output.map_err(|message| CallError::Failed {
+                plugin: self.sandbox.plugin.clone(),
+                message: tame(&message),
+            })?;
             let checked = self.check(range.len(), output);
             let mut checked = checked.map_err(|problem| self.sandbox.output(Function::Transform, problem))?;
             for input in &mut checked.inputs {

@@ -3,6 +3,7 @@
 
 use super::layout;
 use crate::contract::{Layout, RawNode};
+use crate::error::tame;
 use crate::output::OutputError;
 use alluvium_core::DataType;
 use arrow_array::types::{
@@ -223,7 +224,7 @@ fn check_children(at: &Path<'_>, node: &RawNode, expected: usize) -> Result<(), 
 fn check_name(at: &Path<'_>, expected: &str, nodes: &Nodes) -> Result<(), OutputError> {
     match nodes.0.as_slice().first() {
         Some(node) if node.name != expected => {
-            Err(OutputError::Name { column: format!("{at}.{}", node.name), expected: expected.to_owned() })
+            Err(OutputError::Name { column: format!("{at}.{}", tame(&node.name)), expected: expected.to_owned() })
         }
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ mod v0_1_0;
 use crate::instance::StoreData;
 use arrow_buffer::{Buffer, ScalarBuffer};
 use wasmtime::Store;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Instance, InstancePre};
 
 /// The interface of column plugins, without its version.
 pub(crate) const COLUMN: &str = "alluvium:plugin/column-transform";
@@ -162,9 +162,18 @@ impl ColumnContract {
         }
     }
 
-    pub fn instantiate(&self, store: &mut Store<StoreData>) -> wasmtime::Result<ColumnInstance> {
+    /// Makes an instance; the component's start functions run here.
+    pub fn start(&self, store: &mut Store<StoreData>) -> wasmtime::Result<Instance> {
         match self {
-            Self::V0_1_0(linked) => linked.instantiate(store).map(ColumnInstance::V0_1_0),
+            Self::V0_1_0(linked) => linked.start(store),
+        }
+    }
+
+    /// Finds the contract's functions in an instance. Fails when one is missing or of another type;
+    /// nothing of the component runs.
+    pub fn load(&self, store: &mut Store<StoreData>, instance: &Instance) -> wasmtime::Result<ColumnInstance> {
+        match self {
+            Self::V0_1_0(linked) => linked.load(store, instance).map(ColumnInstance::V0_1_0),
         }
     }
 }
@@ -208,9 +217,18 @@ impl RecordContract {
         }
     }
 
-    pub fn instantiate(&self, store: &mut Store<StoreData>) -> wasmtime::Result<RecordInstance> {
+    /// Makes an instance; the component's start functions run here.
+    pub fn start(&self, store: &mut Store<StoreData>) -> wasmtime::Result<Instance> {
         match self {
-            Self::V0_1_0(linked) => linked.instantiate(store).map(RecordInstance::V0_1_0),
+            Self::V0_1_0(linked) => linked.start(store),
+        }
+    }
+
+    /// Finds the contract's functions in an instance. Fails when one is missing or of another type;
+    /// nothing of the component runs.
+    pub fn load(&self, store: &mut Store<StoreData>, instance: &Instance) -> wasmtime::Result<RecordInstance> {
+        match self {
+            Self::V0_1_0(linked) => linked.load(store, instance).map(RecordInstance::V0_1_0),
         }
     }
 }

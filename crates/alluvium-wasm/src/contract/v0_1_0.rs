@@ -9,7 +9,7 @@ use super::{
 };
 use crate::instance::StoreData;
 use wasmtime::Store;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Instance, InstancePre};
 
 #[allow(missing_debug_implementations, clippy::all)]
 mod column {
@@ -33,15 +33,23 @@ use column::exports::alluvium::plugin::column_transform as columns;
 use record::exports::alluvium::plugin::record_transform as records;
 
 #[derive(Clone)]
-pub(crate) struct ColumnLinked(column::ColumnPluginPre<StoreData>);
+pub(crate) struct ColumnLinked {
+    component: InstancePre<StoreData>,
+    indices: column::ColumnPluginIndices,
+}
 
 impl ColumnLinked {
     pub fn new(component: InstancePre<StoreData>) -> wasmtime::Result<Self> {
-        column::ColumnPluginPre::new(component).map(Self)
+        let indices = column::ColumnPluginIndices::new(&component)?;
+        Ok(Self { component, indices })
     }
 
-    pub fn instantiate(&self, store: &mut Store<StoreData>) -> wasmtime::Result<ColumnRunning> {
-        self.0.instantiate(store).map(ColumnRunning)
+    pub fn start(&self, store: &mut Store<StoreData>) -> wasmtime::Result<Instance> {
+        self.component.instantiate(store)
+    }
+
+    pub fn load(&self, store: &mut Store<StoreData>, instance: &Instance) -> wasmtime::Result<ColumnRunning> {
+        self.indices.load(store, instance).map(ColumnRunning)
     }
 }
 
@@ -136,15 +144,23 @@ fn lift_node(node: columns::NodeResult) -> RawNode {
 }
 
 #[derive(Clone)]
-pub(crate) struct RecordLinked(record::RecordPluginPre<StoreData>);
+pub(crate) struct RecordLinked {
+    component: InstancePre<StoreData>,
+    indices: record::RecordPluginIndices,
+}
 
 impl RecordLinked {
     pub fn new(component: InstancePre<StoreData>) -> wasmtime::Result<Self> {
-        record::RecordPluginPre::new(component).map(Self)
+        let indices = record::RecordPluginIndices::new(&component)?;
+        Ok(Self { component, indices })
     }
 
-    pub fn instantiate(&self, store: &mut Store<StoreData>) -> wasmtime::Result<RecordRunning> {
-        self.0.instantiate(store).map(RecordRunning)
+    pub fn start(&self, store: &mut Store<StoreData>) -> wasmtime::Result<Instance> {
+        self.component.instantiate(store)
+    }
+
+    pub fn load(&self, store: &mut Store<StoreData>, instance: &Instance) -> wasmtime::Result<RecordRunning> {
+        self.indices.load(store, instance).map(RecordRunning)
     }
 }
 
