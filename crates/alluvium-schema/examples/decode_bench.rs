@@ -136,7 +136,7 @@ fn order(random: &mut Random, id: u64) -> String {
     let domain = random.of(&["example.com", "example.org", "mail.example.net", "shop.example.de"]);
     let country = random.of(&["DE", "FR", "GB", "US", "NL", "PL", "ES", "IT", "SE", "AT"]);
     let currency = random.of(&["EUR", "USD", "GBP", "SEK"]);
-    let (whole, part, test) = (cents / 100, cents % 100, id % 10 == 0);
+    let (whole, part, test) = (cents / 100, cents % 100, id.is_multiple_of(10));
     format!(
         concat!(
             r#"{{"id":{id},"event_time":"2026-03-01T{hour:02}:{minute:02}:{second:02}.{millis:03}Z","#,

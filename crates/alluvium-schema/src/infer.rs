@@ -10,9 +10,10 @@ impl Plan {
     /// known: additive, so that old rows and readers are not touched. None when nothing is added.
     ///
     /// New columns come last, in order of first appearance; new fields of a struct last in it. Not
-    /// added, so that they are rescued: names that Delta cannot hold or that differ from another
-    /// only in case, what would pass `max_columns`, and fields beside those that declared columns
-    /// pick out of an object. A field that only the table has becomes its column, with its type.
+    /// added, so that they are rescued: names that Delta cannot hold, that are longer than 255 bytes
+    /// or that differ from another only in case, what would pass `max_columns`, and fields beside
+    /// those that declared columns pick out of an object. A field that only the table has becomes
+    /// its column, with its type.
     ///
     /// With `evolve = "none"` nothing is added, and with `"stop"` an unknown field that holds a
     /// value is an error, once the plan is settled.
@@ -82,8 +83,11 @@ fn new_column(name: &str, shape: &Shape, room: usize) -> Option<Column> {
     Some(Column::inferred(name, inferred.data_type, coercions))
 }
 
+/// Longer names become no columns: they are bytes of a record, which every commit would repeat.
+const MAX_NAME: usize = 255;
+
 fn can_be_named(name: &str) -> bool {
-    !name.is_empty() && forbidden(name).is_none()
+    !name.is_empty() && name.len() <= MAX_NAME && forbidden(name).is_none()
 }
 
 /// A type for what was observed.
@@ -169,8 +173,11 @@ impl Extension<'_> {
             }
             // The fields of an object that is a map are its keys.
             DataType::Map(_, value) => {
-                let values = shape.fields().map(|(_, shape)| shape);
-                values.fold(false, |added, shape| self.extend_at("value", value, shape, inner) || added)
+                let mut added = false;
+                for (_, shape) in shape.fields() {
+                    added |= self.extend_at("value", value, shape, inner);
+                }
+                added
             }
             _ => false,
         }

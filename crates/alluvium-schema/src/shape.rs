@@ -225,9 +225,9 @@ impl Numbers {
             return Self { fraction: true, infinite, ..Self::default() };
         }
         let integers = match number.integer_digits() {
-            _ if number.to_i64().is_some() => Integers::BigInt,
-            ..=20 => Integers::Digits20,
-            ..=38 => Integers::Digits38,
+            0..=20 if number.to_i64().is_some() => Integers::BigInt,
+            0..=20 => Integers::Digits20,
+            21..=38 => Integers::Digits38,
             _ => Integers::More,
         };
         Self { integers, infinite, ..Self::default() }

@@ -262,6 +262,8 @@ fn types_are_inferred_exactly() {
         let decoded = Decoder::new(Arc::new(plan)).decode(&pack_texts(&records)).unwrap();
         assert_eq!(decoded.rejects, []);
     }
+    let long = format!("{{\"{}\":1,\"{}\":1}}", "n".repeat(256), "n".repeat(255));
+    assert_eq!(text(&grown(&[&long])), format!("{} bigint", "n".repeat(255)));
     for nothing in ["null", "[]", "{}", "[null]", "[[],{}]", "{\"a\":[]}", "{\"a b\":1}"] {
         let record = format!("{{\"x\":{nothing}}}");
         assert_eq!(inferred().grow(&observed(&[&record])).unwrap(), None, "{nothing}");

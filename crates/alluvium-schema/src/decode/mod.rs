@@ -1,7 +1,9 @@
 //! JSON records into a batch of a plan's columns.
 
 mod columns;
+mod compile;
 mod judge;
+mod map;
 mod notes;
 mod read;
 mod time;
@@ -13,11 +15,12 @@ use alluvium_core::{DataType, Packed, Reason};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, types::Utf8Type};
 use arrow_schema::SchemaRef;
 use columns::Bytes;
+use compile::compile;
 use judge::{Judge, Verdict};
 use read::{State, read_record};
 use std::fmt;
 use std::sync::Arc;
-use tree::{Object, Place, compile};
+use tree::{Object, Place};
 
 /// Runs a plan over records. Holds the buffers for the next batch; one per thread.
 pub struct Decoder {
@@ -108,6 +111,7 @@ impl Decoder {
         }
         self.root.truncate(0);
         self.rescued.truncate(0);
+        self.state.shrink();
         // One check for all is much cheaper than one for each. It is enough: a character cut in two
         // by the end of a record can stand only where JSON's grammar has no place for it.
         let all_utf8 = simdutf8::basic::from_utf8(values.data()).is_ok();

@@ -1,5 +1,6 @@
 //! What was found wrong or unknown while reading a record.
 
+use super::read::KEPT;
 use crate::json::{Scanner, Text};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -62,6 +63,11 @@ pub(super) struct Notes {
 impl Notes {
     pub(super) fn clear(&mut self) {
         self.notes.clear();
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.notes.clear();
+        self.notes.shrink_to(KEPT);
     }
 
     #[inline(always)]

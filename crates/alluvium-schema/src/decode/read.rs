@@ -4,53 +4,46 @@
 //! for the record is judged when its end is reached. When reading fails, the tree holds parts of
 //! the record and has to be cut back.
 
+use super::map::{Members, read_map};
 use super::notes::Notes;
 use super::time;
-use super::tree::{List, Map, Node, Object, Sink};
+use super::tree::{List, Node, Object, ROOT, Sink};
 use crate::Coercion;
 use crate::json::{Fault, Number, Scanner, Text};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use std::collections::HashMap;
+
+/// How many bytes or entries of a buffer are kept from one chunk to the next.
+pub(super) const KEPT: usize = 1 << 16;
 
 /// What reading needs besides the tree.
 pub(super) struct State {
     pub(super) notes: Notes,
     /// Strings without their escapes.
     scratch: Vec<u8>,
-    /// Members of the maps being read, those of an inner map behind those of the outer.
-    members: Vec<Member>,
-    /// Their keys.
-    keys: Vec<u8>,
+    /// Of the maps being read.
+    pub(super) members: Members,
     /// How many lists and maps the value read stands in.
-    containers: u32,
+    pub(super) containers: u32,
     /// How many more nulls the record's lists may make.
     spare: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Member {
-    /// Where the key lies in the keys.
-    key: (usize, usize),
-    /// Where the value starts in the record.
-    value: usize,
-}
-
 impl State {
     pub(super) fn new() -> Self {
-        Self {
-            notes: Notes::default(),
-            scratch: Vec::new(),
-            members: Vec::new(),
-            keys: Vec::new(),
-            containers: 0,
-            spare: 0,
-        }
+        Self { notes: Notes::default(), scratch: Vec::new(), members: Members::default(), containers: 0, spare: 0 }
+    }
+
+    /// Gives back the room that an outsized record took.
+    pub(super) fn shrink(&mut self) {
+        self.notes.shrink();
+        self.members.shrink();
+        self.scratch.clear();
+        self.scratch.shrink_to(KEPT);
     }
 
     fn start(&mut self, record: &[u8]) {
         self.notes.clear();
         self.members.clear();
-        self.keys.clear();
         self.containers = 0;
         self.spare = (16 * 1024 + 64 * record.len() as u64).min(8 << 20);
     }
@@ -72,7 +65,7 @@ pub(super) fn read_record(record: &[u8], root: &mut Object, state: &mut State) -
     if scanner.peek() != b'{' {
         return Err((Fault::NotObject, scanner.at));
     }
-    read_object(&mut scanner, root, super::tree::ROOT, 0, state).map_err(|fault| (fault, scanner.at))?;
+    read_object(&mut scanner, root, ROOT, 0, state).map_err(|fault| (fault, scanner.at))?;
     if scanner.peek() != 0 || scanner.at < record.len() {
         return Err((Fault::Trailing, scanner.at));
     }
@@ -161,7 +154,12 @@ fn read_key(
 
 /// Reads a value that stands inside `depth` objects and lists.
 #[inline(always)]
-fn read_value(scanner: &mut Scanner<'_>, node: &mut Node, depth: u32, state: &mut State) -> Result<(), Fault> {
+pub(super) fn read_value(
+    scanner: &mut Scanner<'_>,
+    node: &mut Node,
+    depth: u32,
+    state: &mut State,
+) -> Result<(), Fault> {
     let first = scanner.peek();
     let start = scanner.at;
     if first == b'n' {
@@ -389,72 +387,10 @@ fn read_list(scanner: &mut Scanner<'_>, list: &mut List, id: u32, depth: u32, st
     Ok(())
 }
 
-/// Reads an object as a map: its members are found first, so that of duplicate keys only the last
-/// one is read.
-#[inline(never)]
-fn read_map(scanner: &mut Scanner<'_>, map: &mut Map, id: u32, depth: u32, state: &mut State) -> Result<(), Fault> {
-    let start = scanner.at;
-    let first_note = state.notes.len();
-    let outer = (state.members.len(), state.keys.len());
-    find_members(scanner, depth, state)?;
-    let end = scanner.at;
-    state.containers += 1;
-    for at in last_of_each(state.members.get(outer.0..).unwrap_or_default(), &state.keys) {
-        let Some(member) = state.members.get(outer.0 + at).copied() else { continue };
-        map.keys.push(state.keys.get(member.key.0..member.key.1).unwrap_or_default());
-        scanner.at = member.value;
-        read_value(scanner, &mut map.value, depth + 1, state)?;
-    }
-    scanner.at = end;
-    state.containers -= 1;
-    state.members.truncate(outer.0);
-    state.keys.truncate(outer.1);
-    if state.conflicts(first_note, id, start..end) {
-        map.keys.truncate(map.ends.last());
-        map.value.truncate(map.ends.last());
-        map.ends.push_null();
-    } else {
-        map.ends.push(map.value.len());
-    }
-    Ok(())
-}
-
-fn find_members(scanner: &mut Scanner<'_>, depth: u32, state: &mut State) -> Result<(), Fault> {
-    scanner.enter(depth)?;
-    if scanner.peek() == b'}' {
-        scanner.at += 1;
-        return Ok(());
-    }
-    loop {
-        scanner.peek();
-        let key_start = state.keys.len();
-        scanner.string()?.append_to(&mut state.keys);
-        scanner.colon()?;
-        scanner.peek();
-        state.members.push(Member { key: (key_start, state.keys.len()), value: scanner.at });
-        scanner.skip_value(depth + 1)?;
-        if scanner.object_ends()? {
-            return Ok(());
-        }
-    }
-}
-
-/// The positions of the members that no later one replaces.
-fn last_of_each(members: &[Member], keys: &[u8]) -> Vec<usize> {
-    let key = |member: &Member| keys.get(member.key.0..member.key.1).unwrap_or_default();
-    let mut last = HashMap::with_capacity(members.len());
-    for (at, member) in members.iter().enumerate() {
-        last.insert(key(member), at);
-    }
-    let mut positions = last.into_values().collect::<Vec<_>>();
-    positions.sort_unstable();
-    positions
-}
-
 impl State {
     /// Closes a list or map whose notes start at `first_note`: whether it is in conflict.
     #[inline(always)]
-    fn conflicts(&mut self, first_note: u32, id: u32, value: std::ops::Range<usize>) -> bool {
+    pub(super) fn conflicts(&mut self, first_note: u32, id: u32, value: std::ops::Range<usize>) -> bool {
         self.containers == 0 && self.notes.len() > first_note && self.notes.close_container(first_note, id, value)
     }
 }
