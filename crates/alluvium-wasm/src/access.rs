@@ -1,7 +1,7 @@
 //! The columns that a plugin asks for, from its answer to checked paths and types.
 
 use crate::contract::{RawColumnAccess, RawField};
-use crate::error::{AccessProblem, tame};
+use crate::error::{AccessProblem, is_wild, tame};
 use alluvium_core::DataType;
 use std::collections::BTreeSet;
 
@@ -121,6 +121,10 @@ fn field(raw: &RawField) -> Result<AccessField, AccessProblem> {
     if raw.path.len() > MAX_PATH_BYTES {
         return Err(AccessProblem::LongPath { length: raw.path.len(), limit: MAX_PATH_BYTES });
     }
+    if raw.path.chars().any(is_wild) {
+        let problem = "it holds a character that acts on what displays it";
+        return Err(AccessProblem::Path { path: raw.path.clone(), problem });
+    }
     let path = split_path(&raw.path).map_err(|problem| AccessProblem::Path { path: raw.path.clone(), problem })?;
     if raw.data_type.len() > MAX_TYPE_BYTES {
         let (length, limit) = (raw.data_type.len(), MAX_TYPE_BYTES);
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for path in ["", ".", "a.", ".a", "a..b", "`a", "`a`b", "a`b", "``"] {
+        for path in ["a\nb", "\u{202e}", "", ".", "a.", ".a", "a..b", "`a", "`a`b", "a`b", "``"] {
             let refused = access(&[(path, "string")], &[]);
             assert!(matches!(refused, Err(AccessProblem::Path { .. })), "{path:?}: {refused:?}");
         }

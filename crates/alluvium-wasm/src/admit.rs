@@ -1,11 +1,15 @@
 //! The gate: what is checked of a component before any of it is compiled.
 
-use crate::contract::{COLUMN, RECORD, VERSIONS};
+use crate::contract::{COLUMN, RECORD, Version};
 use crate::error::{AdmitError, PluginLabel, tame};
 use crate::host::HostConfig;
+use crate::limits::{Limits, TABLE_ELEMENTS};
 use wasmparser::component_types::{ComponentEntityType, ComponentInstanceTypeId};
 use wasmparser::types::TypesRef;
 use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
+
+/// The size of a page of linear memory.
+const PAGE: usize = 64 << 10;
 
 /// Which kind of transform a plugin is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,14 +40,13 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub kind: Kind,
-    /// The contract's version, one of [`VERSIONS`].
-    pub version: &'static str,
+    pub version: Version,
 }
 
 impl Candidate {
     /// The interface it exports, with the version.
     pub fn interface(&self) -> String {
-        format!("{}@{}", self.kind.interface(), self.version)
+        format!("{}@{}", self.kind.interface(), self.version.as_str())
     }
 }
 
@@ -52,8 +55,14 @@ pub(crate) fn features() -> WasmFeatures {
     WasmFeatures::WASM2 | WasmFeatures::EXTENDED_CONST | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Checks size, form, imports and exports of a component.
-pub(crate) fn examine(plugin: &PluginLabel, component: &[u8], host: &HostConfig) -> Result<Candidate, AdmitError> {
+/// Checks a component without running or compiling any of it: size, form, imports, exports, and the
+/// memory that it starts with.
+pub(crate) fn examine(
+    plugin: &PluginLabel,
+    component: &[u8],
+    host: &HostConfig,
+    limits: &Limits,
+) -> Result<Candidate, AdmitError> {
     if component.len() > host.max_component {
         let (size, limit) = (component.len(), host.max_component);
         return Err(AdmitError::TooLarge { plugin: plugin.clone(), size, limit });
@@ -64,13 +73,22 @@ pub(crate) fn examine(plugin: &PluginLabel, component: &[u8], host: &HostConfig)
     let types = Validator::new_with_features(features())
         .validate_all(component)
         .map_err(|source| AdmitError::Invalid { plugin: plugin.clone(), source })?;
-    let names = names(component).map_err(|source| AdmitError::Invalid { plugin: plugin.clone(), source })?;
+    let outline = outline(component).map_err(|source| AdmitError::Invalid { plugin: plugin.clone(), source })?;
     let types = types.as_ref();
-    let imports: Vec<_> = names.imports.into_iter().filter(|name| !holds_only_types(types, name)).collect();
+    let imports: Vec<_> = outline.imports.into_iter().filter(|name| !holds_only_types(types, name)).collect();
     if !imports.is_empty() {
         return Err(AdmitError::Imports { plugin: plugin.clone(), imports });
     }
-    world(plugin, names.exports)
+    let candidate = world(plugin, outline.exports)?;
+    let minimum = usize::try_from(outline.pages).unwrap_or(usize::MAX).saturating_mul(PAGE);
+    if minimum > limits.memory {
+        return Err(AdmitError::Memory { plugin: plugin.clone(), minimum, limit: limits.memory });
+    }
+    let limit = limits.table_elements.min(TABLE_ELEMENTS);
+    if outline.elements > limit as u64 {
+        return Err(AdmitError::Table { plugin: plugin.clone(), elements: outline.elements, limit });
+    }
+    Ok(candidate)
 }
 
 /// What the bytes are when they are no component.
@@ -91,15 +109,20 @@ fn not_component(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// What the gate needs to know of a component's sections.
 #[derive(Default)]
-struct Names {
+struct Outline {
+    /// Names of the outermost component's imports and exports.
     imports: Vec<String>,
     exports: Vec<String>,
+    /// Pages of the largest memory that a core module starts with.
+    pages: u64,
+    /// Elements of the largest table that a core module starts with.
+    elements: u64,
 }
 
-/// The names of the outermost component's imports and exports.
-fn names(component: &[u8]) -> Result<Names, wasmparser::BinaryReaderError> {
-    let mut names = Names::default();
+fn outline(component: &[u8]) -> Result<Outline, wasmparser::BinaryReaderError> {
+    let mut outline = Outline::default();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         match payload? {
@@ -107,18 +130,28 @@ fn names(component: &[u8]) -> Result<Names, wasmparser::BinaryReaderError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {
-                    names.imports.push(tame(import?.name.name));
+                    outline.imports.push(tame(import?.name.name));
                 }
             }
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section {
-                    names.exports.push(tame(export?.name.name));
+                    outline.exports.push(tame(export?.name.name));
+                }
+            }
+            Payload::MemorySection(section) => {
+                for memory in section {
+                    outline.pages = outline.pages.max(memory?.initial);
+                }
+            }
+            Payload::TableSection(section) => {
+                for table in section {
+                    outline.elements = outline.elements.max(table?.ty.initial);
                 }
             }
             _ => {}
         }
     }
-    Ok(names)
+    Ok(outline)
 }
 
 /// Whether an import brings nothing that could be called or held: types are there for others to use.
@@ -142,17 +175,17 @@ fn is_plain_type(ty: &ComponentEntityType) -> bool {
 
 /// Which transform the exports make, of which version.
 fn world(plugin: &PluginLabel, exports: Vec<String>) -> Result<Candidate, AdmitError> {
-    let supported = || VERSIONS.iter().flat_map(|version| [COLUMN, RECORD].map(|name| format!("{name}@{version}")));
-    let candidates: Vec<_> = [Kind::Column, Kind::Record]
+    let interfaces = [Kind::Column, Kind::Record]
         .into_iter()
-        .filter_map(|kind| {
-            let version = VERSIONS.iter().find(|version| {
-                let wanted = (kind.interface(), **version);
-                exports.iter().any(|export| export.split_once('@') == Some(wanted))
-            });
-            version.map(|version| Candidate { kind, version })
-        })
-        .collect();
+        .flat_map(|kind| Version::ALL.iter().map(move |version| Candidate { kind, version: *version }));
+    // Of several versions of one kind the newest is used.
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for interface in interfaces.clone() {
+        let known = candidates.iter().any(|candidate| candidate.kind == interface.kind);
+        if !known && exports.contains(&interface.interface()) {
+            candidates.push(interface);
+        }
+    }
     match candidates.as_slice() {
         [candidate] => return Ok(*candidate),
         [_, ..] => return Err(AdmitError::Both { plugin: plugin.clone() }),
@@ -162,14 +195,9 @@ fn world(plugin: &PluginLabel, exports: Vec<String>) -> Result<Candidate, AdmitE
         let name = export.split_once('@').map_or(export.as_str(), |(name, _)| name);
         name == COLUMN || name == RECORD
     });
+    let supported = interfaces.map(|interface| interface.interface()).collect();
     Err(match other_version {
-        Some(found) => {
-            AdmitError::Version { plugin: plugin.clone(), found: found.clone(), supported: supported().collect() }
-        }
-        None => AdmitError::World {
-            plugin: plugin.clone(),
-            exports,
-            supported: [COLUMN, RECORD].map(|name| format!("{name}@{}", VERSIONS[0])).to_vec(),
-        },
+        Some(found) => AdmitError::Version { plugin: plugin.clone(), found: found.clone(), supported },
+        None => AdmitError::World { plugin: plugin.clone(), exports, supported },
     })
 }

@@ -3,14 +3,14 @@
 use crate::access::{AccessField, ColumnAccess};
 use crate::arrow::{Nodes, concat, lift_column, lower_column};
 use crate::contract::{ColumnContract, ColumnInstance, Node, RawColumnAccess, RawEdit};
-use crate::error::{CallError, Function, InputProblem, IsolateError, tame};
+use crate::error::{CallError, Function, InputProblem, IsolateError, said};
 use crate::instance::{Sandbox, Session};
 use crate::isolate::{Isolation, isolate};
 use crate::limits::ANSWER_BYTES;
-use crate::outcome::{check_inputs, check_rejects};
+use crate::outcome::{Held, check_inputs, check_rejects};
 use crate::output::OutputError;
 use alluvium_core::PluginRef;
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType as ArrowType;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ struct Inner {
     /// What `configure` answered first: every instance must answer the same.
     raw: RawColumnAccess,
     access: ColumnAccess,
-    /// Of `access.reads` and `access.writes`: the path's text, and of the writes the Arrow type.
+    /// Of `access.reads` and `access.writes`: the paths' texts and the Arrow types.
     read_names: Vec<String>,
+    read_types: Vec<ArrowType>,
     write_names: Vec<String>,
     write_types: Vec<ArrowType>,
 }
@@ -55,6 +56,16 @@ pub struct IsolatedEdit {
     pub bad: Vec<(u32, CallError)>,
 }
 
+impl Edit {
+    /// Bytes held in memory, for budgets.
+    pub fn memory(&self) -> usize {
+        let rows = self.rows.as_ref().map_or(0, Vec::len) * size_of::<u32>();
+        let columns = self.columns.iter().map(|column| column.get_array_memory_size()).sum::<usize>();
+        let rejects = self.rejects.iter().map(|(_, reason)| reason.len() + size_of::<(u32, String)>()).sum::<usize>();
+        rows + columns + rejects
+    }
+}
+
 impl ColumnPlugin {
     pub(crate) fn new(
         sandbox: Sandbox,
@@ -64,10 +75,12 @@ impl ColumnPlugin {
         access: ColumnAccess,
     ) -> Self {
         let names = |fields: &[AccessField]| fields.iter().map(AccessField::name).collect();
+        let types = |fields: &[AccessField]| fields.iter().map(|field| field.data_type.to_arrow()).collect();
         let inner = Inner {
             read_names: names(&access.reads),
+            read_types: types(&access.reads),
             write_names: names(&access.writes),
-            write_types: access.writes.iter().map(|field| field.data_type.to_arrow()).collect(),
+            write_types: types(&access.writes),
             sandbox,
             contract,
             config,
@@ -118,7 +131,17 @@ impl ColumnPlugin {
     ) -> Result<IsolatedEdit, IsolateError> {
         self.inner.check_input(rows, columns).map_err(|error| IsolateError::Call { error })?;
         let start = Instant::now();
-        let found = isolate(rows, isolation, || start.elapsed(), |range| self.inner.call(range, columns))?;
+        let mut held = Held::new(&self.inner.sandbox);
+        let found = isolate(
+            rows,
+            isolation,
+            || start.elapsed(),
+            |range| {
+                let edit = self.inner.call(range, columns)?;
+                held.add(edit.memory())?;
+                Ok(edit)
+            },
+        )?;
         let bad = found.bad.into_iter().map(|(row, error)| (row as u32, error)).collect();
         let merge = || self.inner.merge(rows, found.good);
         let edit = self.inner.sandbox.guard(merge).map_err(|error| IsolateError::Call { error })?;
@@ -169,8 +192,10 @@ impl Inner {
 
     fn lower<'a>(&'a self, columns: &[ArrayRef]) -> Result<Vec<Node<'a>>, CallError> {
         let mut nodes = Vec::with_capacity(columns.len());
-        for ((field, name), column) in self.access.reads.iter().zip(&self.read_names).zip(columns) {
-            lower_column(name, &field.data_type, column, &mut nodes).map_err(|problem| self.input(problem))?;
+        let reads = self.access.reads.iter().zip(&self.read_names).zip(&self.read_types);
+        for (((field, name), arrow), column) in reads.zip(columns) {
+            let lowered = lower_column(name, &field.data_type, arrow, column, &mut nodes);
+            lowered.map_err(|problem| self.input(problem))?;
         }
         Ok(nodes)
     }
@@ -198,7 +223,7 @@ impl Inner {
         let output = self.sandbox.limits.output;
         let edit = session.call(Function::Transform, output, |store| instance.transform(store, count, nodes))?;
         let plugin = || self.sandbox.plugin.clone();
-        let edit = edit.map_err(|message| CallError::Failed { plugin: plugin(), message: tame(&message) })?;
+        let edit = edit.map_err(|message| CallError::Failed { plugin: plugin(), message: said(&message) })?;
         self.check(rows, edit).map_err(|problem| self.sandbox.output(Function::Transform, problem))
     }
 

@@ -4,11 +4,18 @@ use crate::limits::Bytes;
 use crate::output::OutputError;
 use alluvium_core::{Classified, ErrorClass, PluginRef};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A plugin as errors name it: its name and the first digits of its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginLabel(pub PluginRef);
+pub struct PluginLabel(pub Arc<PluginRef>);
+
+impl PluginLabel {
+    pub fn new(name: &str, digest: String) -> Self {
+        Self(Arc::new(PluginRef { name: name.to_owned(), digest }))
+    }
+}
 
 impl fmt::Display for PluginLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,6 +123,8 @@ pub enum AdmitError {
     CompilerPanic { plugin: PluginLabel },
     #[error("plugin {plugin} needs {} of memory to start; its memory limit is {}", Bytes(*minimum), Bytes(*limit))]
     Memory { plugin: PluginLabel, minimum: usize, limit: usize },
+    #[error("plugin {plugin} has a table of {elements} elements; at most {limit} are allowed")]
+    Table { plugin: PluginLabel, elements: u64, limit: usize },
     #[error(
         "plugin {plugin} is to have a memory limit of {}; this host allows at most {}",
         Bytes(*limit),
@@ -161,6 +170,7 @@ impl AdmitError {
             | Self::Compile { plugin, .. }
             | Self::CompilerPanic { plugin }
             | Self::Memory { plugin, .. }
+            | Self::Table { plugin, .. }
             | Self::MemoryLimit { plugin, .. }
             | Self::Description { plugin, .. } => plugin,
             Self::FirstRun { error } => error.plugin(),
@@ -207,6 +217,7 @@ impl Classified for AdmitError {
             Self::Memory { minimum, .. } => {
                 format!("raise limits.memory to {} at least, or make its data smaller", Bytes(*minimum))
             }
+            Self::Table { .. } => "build it with fewer functions whose address is taken".to_owned(),
             Self::MemoryLimit { .. } => "lower limits.memory".to_owned(),
             Self::Description { .. } => "correct what `describe` returns".to_owned(),
             Self::FirstRun { error } => return error.hint(),
@@ -459,6 +470,11 @@ pub(crate) fn tame(text: &str) -> String {
         }
     }
     tamed
+}
+
+/// What a plugin gives as its reason.
+pub(crate) fn said(text: &str) -> String {
+    if text.trim().is_empty() { "no reason given".to_owned() } else { tame(text) }
 }
 
 /// Whether a character acts on what displays it.

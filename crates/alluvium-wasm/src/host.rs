@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::instance::StoreData;
-use crate::limits::{CORE_INSTANCES, MEMORIES, TABLES};
+use crate::limits::{CORE_INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -40,7 +40,8 @@ impl Default for HostConfig {
             instances: 64,
             max_memory: 256 << 20,
             max_component: 64 << 20,
-            compile_time: Duration::from_secs(60),
+            // The largest guests known (Python, JavaScript) take 15 s of one core.
+            compile_time: Duration::from_secs(120),
             wait: Duration::from_secs(30),
             keep_resident: 2 << 20,
         }
@@ -122,7 +123,7 @@ fn pool(host: &HostConfig) -> PoolingAllocationConfig {
         .max_core_instances_per_component(CORE_INSTANCES)
         .max_memories_per_component(MEMORIES)
         .max_tables_per_component(TABLES)
-        .table_elements(20_000)
+        .table_elements(TABLE_ELEMENTS)
         .max_memory_size(host.max_memory);
     // Without the scan, kept bytes are cleared by writing all of them, which costs more than the page
     // faults it saves.
@@ -185,5 +186,57 @@ impl Drop for Slot {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::admit::features;
+
+    #[test]
+    fn the_engine_is_synchronous_and_as_narrow_as_the_gate() {
+        let host = Host::new(HostConfig { instances: 1, ..HostConfig::default() }).unwrap();
+        let engine = &host.engine;
+        // Concurrency would make every call many times slower.
+        assert!(!engine.get_concurrency_support());
+        assert!(engine.get_epoch_interruption());
+        assert_eq!(engine.get_cranelift_nan_canonicalization(), Some(true));
+        assert!(engine.get_pooling_config().is_some());
+        let beyond = engine.get_wasm_features() - features();
+        assert!(beyond.is_empty(), "the engine allows more than the gate: {beyond:?}");
+    }
+
+    #[test]
+    fn the_ticker_ends_with_its_engine() {
+        let tickers = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let name =
+                |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.unwrap().path().join("comm"));
+            tasks.filter_map(|task| name(task).ok()).filter(|name| name.trim() == "plugin-epochs").count()
+        };
+        let host = Host::new(HostConfig { instances: 1, ..HostConfig::default() }).unwrap();
+        assert!(tickers() > 0);
+        drop(host);
+        let end = Instant::now() + Duration::from_secs(10);
+        while tickers() > 0 && Instant::now() < end {
+            thread::sleep(EPOCH);
+        }
+        assert_eq!(tickers(), 0);
+    }
+
+    #[test]
+    fn places_are_bounded_and_given_back() {
+        let slots = Slots::new(1);
+        let slot = slots.take(Duration::ZERO).unwrap();
+        assert!(slots.take(Duration::from_millis(20)).is_none());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| slots.take(Duration::from_secs(20)).is_some());
+            thread::sleep(Duration::from_millis(20));
+            drop(slot);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(slots.take(Duration::MAX).is_some());
     }
 }

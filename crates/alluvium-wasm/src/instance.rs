@@ -162,7 +162,20 @@ fn ticks(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let host = Host::new(crate::HostConfig { instances: 1, ..crate::HostConfig::default() }).unwrap();
+        let plugin = PluginLabel::new("p", "sha256:0".to_owned());
+        let sandbox = Sandbox { host, plugin, limits: Limits::default() };
+        let error = sandbox.enter::<()>(|_| panic!("at row {}", 7)).unwrap_err();
+        assert_eq!(error.to_string(), "alluvium failed while it ran plugin 'p' (sha256:0): at row 7");
+        assert_eq!(alluvium_core::Classified::class(&error), alluvium_core::ErrorClass::Bug);
+        // Its place is free again.
+        assert!(sandbox.enter(|_| Ok(())).is_ok());
+    }
 
     #[test]
     fn a_deadline_is_never_zero_and_never_overflows() {

@@ -56,7 +56,8 @@ pub fn isolate<T>(
     let mut failing = Duration::ZERO;
     let mut calls = 0;
     // Ranges still to be tried, the first on top.
-    let mut left = vec![0..inputs];
+    let mut left = Vec::new();
+    left.push(0..inputs);
     while let Some(range) = left.pop() {
         let before = elapsed();
         calls += 1;
@@ -95,13 +96,12 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use crate::error::{Function, PluginLabel};
-    use alluvium_core::PluginRef;
     use proptest::prelude::*;
     use std::cell::Cell;
     use std::collections::BTreeSet;
 
     fn plugin() -> PluginLabel {
-        PluginLabel(PluginRef { name: "p".to_owned(), digest: "sha256:0".to_owned() })
+        PluginLabel::new("p", "sha256:0".to_owned())
     }
 
     fn trap() -> CallError {

@@ -12,6 +12,8 @@ pub(crate) const ANSWER_BYTES: usize = 1 << 20;
 pub(crate) const MEMORIES: u32 = 4;
 /// Tables of one instance.
 pub(crate) const TABLES: u32 = 8;
+/// Elements of one table.
+pub(crate) const TABLE_ELEMENTS: usize = 20_000;
 /// Core modules of one instance; the largest known guests (CPython) have 38.
 pub(crate) const CORE_INSTANCES: u32 = 64;
 

@@ -1,7 +1,8 @@
-//! Checks that both kinds of plugins share: which inputs were kept and which rejected.
+//! What both kinds of plugins share: which inputs were kept and which rejected, and how much is held.
 
 use crate::contract::RawReject;
-use crate::error::tame;
+use crate::error::{CallError, Function, said};
+use crate::instance::Sandbox;
 use crate::output::OutputError;
 
 /// The inputs of outputs must rise, lie below `inputs`, and repeat only if the plugin multiplies.
@@ -27,7 +28,7 @@ pub(crate) fn check_rejects(
     kept: Option<&[u32]>,
 ) -> Result<Vec<(u32, String)>, OutputError> {
     let mut checked: Vec<(u32, String)> =
-        rejects.into_iter().map(|reject| (reject.input, tame(&reject.reason))).collect();
+        rejects.into_iter().map(|reject| (reject.input, said(&reject.reason))).collect();
     checked.sort_by_key(|(input, _)| *input);
     for pair in checked.windows(2) {
         if let [(first, _), (second, _)] = pair
@@ -45,6 +46,33 @@ pub(crate) fn check_rejects(
         }
     }
     Ok(checked)
+}
+
+/// What the calls of one search returned together. A search makes many calls, each with an output
+/// of its own: without a bound on the sum they could fill the host's memory.
+pub(crate) struct Held<'a> {
+    sandbox: &'a Sandbox,
+    bytes: usize,
+}
+
+impl<'a> Held<'a> {
+    /// Outputs of a chunk in parts may be larger than that of one call: that can be why it was parted.
+    const TIMES: usize = 4;
+
+    pub fn new(sandbox: &'a Sandbox) -> Self {
+        Self { sandbox, bytes: 0 }
+    }
+
+    /// Counts a call's output in.
+    pub fn add(&mut self, bytes: usize) -> Result<(), CallError> {
+        let limit = self.sandbox.limits.output.saturating_mul(Self::TIMES);
+        let total = self.bytes.saturating_add(bytes);
+        if total > limit {
+            return Err(self.sandbox.output(Function::Transform, OutputError::TooLarge { limit }));
+        }
+        self.bytes = total;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::access::{ColumnAccess, column_access};
 use crate::admit::{Candidate, Kind, examine};
 use crate::column::ColumnPlugin;
 use crate::contract::{ColumnContract, Description, RecordContract};
-use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, is_wild, tame};
+use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, is_wild, said};
 use crate::host::Host;
 use crate::instance::{Sandbox, StoreData};
 use crate::limits::{ANSWER_BYTES, Limits};
@@ -13,13 +13,11 @@ use alluvium_core::PluginRef;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use wasmtime::component::{Component, InstancePre};
-
-/// The size of a page of linear memory.
-const PAGE: usize = 64 << 10;
 
 /// An admitted plugin: compiled, linked, and known by its description.
 #[derive(Clone)]
@@ -38,19 +36,29 @@ enum Contract {
 impl Host {
     /// Admits a component as the plugin `name`, or says why not. In this order: its size, that it is
     /// a component, that it is valid within the features allowed, that it imports nothing, that it
-    /// exports a transform of a supported version, that it compiles in time, that its memory fits,
+    /// exports a transform of a supported version, that its memory fits, that it compiles in time,
     /// that it starts, and that it describes itself.
     ///
     /// Blocks for as long as compiling takes.
     pub fn admit(self: &Arc<Self>, name: &str, component: &[u8], limits: &Limits) -> Result<Plugin, AdmitError> {
-        let plugin = PluginLabel(PluginRef { name: name.to_owned(), digest: digest(component) });
+        let plugin = PluginLabel::new(name, digest(component));
+        // Malformed components have made parsers and compilers panic before.
+        let admit = AssertUnwindSafe(|| self.admit_as(plugin.clone(), component, limits));
+        catch_unwind(admit).unwrap_or(Err(AdmitError::CompilerPanic { plugin }))
+    }
+
+    fn admit_as(
+        self: &Arc<Self>,
+        plugin: PluginLabel,
+        component: &[u8],
+        limits: &Limits,
+    ) -> Result<Plugin, AdmitError> {
         if limits.memory > self.config.max_memory {
             let (limit, allowed) = (limits.memory, self.config.max_memory);
             return Err(AdmitError::MemoryLimit { plugin, limit, allowed });
         }
-        let candidate = examine(&plugin, component, &self.config)?;
+        let candidate = examine(&plugin, component, &self.config, limits)?;
         let compiled = self.compile(&plugin, component)?;
-        check_memory(&plugin, &compiled, limits)?;
         let linked = self.linker.instantiate_pre(&compiled);
         let linked = linked.map_err(|source| AdmitError::Compile { plugin: plugin.clone(), source })?;
         let contract = link(&plugin, candidate, linked)?;
@@ -149,7 +157,7 @@ impl Plugin {
     fn configured<T>(&self, answer: Result<Result<T, String>, CallError>) -> Result<T, ConfigureError> {
         let answer = answer.map_err(|error| ConfigureError::Call { error })?;
         answer
-            .map_err(|message| ConfigureError::Refused { plugin: self.sandbox.plugin.clone(), message: tame(&message) })
+            .map_err(|message| ConfigureError::Refused { plugin: self.sandbox.plugin.clone(), message: said(&message) })
     }
 
     fn wrong_kind(&self, wanted: Kind) -> ConfigureError {
@@ -173,27 +181,13 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
-fn check_memory(plugin: &PluginLabel, compiled: &Component, limits: &Limits) -> Result<(), AdmitError> {
-    // `None` when it instantiates modules that it imports; those that import are refused already.
-    let pages = compiled.resources_required().and_then(|resources| resources.max_initial_memory_size);
-    let minimum = usize::try_from(pages.unwrap_or(0)).unwrap_or(usize::MAX).saturating_mul(PAGE);
-    if minimum > limits.memory {
-        return Err(AdmitError::Memory { plugin: plugin.clone(), minimum, limit: limits.memory });
-    }
-    Ok(())
-}
-
 fn link(plugin: &PluginLabel, candidate: Candidate, component: InstancePre<StoreData>) -> Result<Contract, AdmitError> {
     let linked = match candidate.kind {
-        Kind::Column => ColumnContract::link(candidate.version, component).map(|linked| linked.map(Contract::Column)),
-        Kind::Record => RecordContract::link(candidate.version, component).map(|linked| linked.map(Contract::Record)),
+        Kind::Column => ColumnContract::link(candidate.version, component).map(Contract::Column),
+        Kind::Record => RecordContract::link(candidate.version, component).map(Contract::Record),
     };
     let interface = candidate.interface();
-    match linked {
-        Some(Ok(contract)) => Ok(contract),
-        Some(Err(source)) => Err(AdmitError::Contract { plugin: plugin.clone(), interface, source }),
-        None => Err(AdmitError::Version { plugin: plugin.clone(), found: interface, supported: Vec::new() }),
-    }
+    linked.map_err(|source| AdmitError::Contract { plugin: plugin.clone(), interface, source })
 }
 
 /// Starts the component for the first time, checks its functions' types, and asks what it is.

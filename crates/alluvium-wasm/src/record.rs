@@ -1,11 +1,11 @@
 //! Record plugins: raw bytes in, raw bytes out.
 
 use crate::contract::{ChunkView, HeadersView, PackedView, RawOutput, RawPacked, RecordAccess, RecordContract};
-use crate::error::{CallError, Function, InputProblem, IsolateError, tame};
+use crate::error::{CallError, Function, InputProblem, IsolateError, said};
 use crate::instance::Sandbox;
 use crate::isolate::{Isolation, isolate};
 use crate::limits::ANSWER_BYTES;
-use crate::outcome::{check_inputs, check_rejects};
+use crate::outcome::{Held, check_inputs, check_rejects};
 use crate::output::OutputError;
 use alluvium_core::chunk::decode_headers;
 use alluvium_core::{Packed, PluginRef, Records};
@@ -50,6 +50,15 @@ pub struct IsolatedOutput {
     pub bad: Vec<(u32, CallError)>,
 }
 
+impl RecordOutput {
+    /// Bytes held in memory, for budgets.
+    pub fn memory(&self) -> usize {
+        let inputs = self.inputs.len() * size_of::<u32>();
+        let rejects = self.rejects.iter().map(|(_, reason)| reason.len() + size_of::<(u32, String)>()).sum::<usize>();
+        inputs + rejects + self.values.memory() + self.keys.as_ref().map_or(0, Packed::memory)
+    }
+}
+
 impl RecordPlugin {
     pub(crate) fn new(sandbox: Sandbox, contract: RecordContract, config: String, access: RecordAccess) -> Self {
         Self { inner: Arc::new(Inner { sandbox, contract, config, access }) }
@@ -81,8 +90,17 @@ impl RecordPlugin {
     ) -> Result<IsolatedOutput, IsolateError> {
         let selection = self.inner.selection(records, select).map_err(|error| IsolateError::Call { error })?;
         let start = Instant::now();
-        let call = |range| self.inner.call(records, &selection, range);
-        let found = isolate(selection.len(), isolation, || start.elapsed(), call)?;
+        let mut held = Held::new(&self.inner.sandbox);
+        let found = isolate(
+            selection.len(),
+            isolation,
+            || start.elapsed(),
+            |range| {
+                let output = self.inner.call(records, &selection, range)?;
+                held.add(output.memory())?;
+                Ok(output)
+            },
+        )?;
         let bad = found.bad.into_iter().map(|(at, error)| (selection.index(at), error)).collect();
         let outputs = found.good.into_iter().map(|(_, output)| output).collect();
         let output = self.inner.merge(records, outputs).map_err(|error| IsolateError::Call { error })?;
@@ -313,7 +331,7 @@ impl Inner {
             let output = session.call(Function::Transform, limit, |store| instance.transform(store, &chunk))?;
             let output = output.map_err(|message| CallError::Failed {
                 plugin: self.sandbox.plugin.clone(),
-                message: tame(&message),
+                message: said(&message),
             })?;
             let checked = self.check(range.len(), output);
             let mut checked = checked.map_err(|problem| self.sandbox.output(Function::Transform, problem))?;

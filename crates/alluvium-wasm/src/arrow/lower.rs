@@ -15,16 +15,18 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrowPrimitiveType};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::DataType as ArrowType;
 
-/// Appends the nodes of a column, whose Arrow type must be the one of `data_type`.
+/// Appends the nodes of a column; `arrow` is the Arrow type of `data_type`, and must be the array's.
 pub(crate) fn lower_column<'a>(
     name: &'a str,
     data_type: &'a DataType,
+    arrow: &ArrowType,
     array: &dyn Array,
     nodes: &mut Vec<Node<'a>>,
 ) -> Result<(), InputProblem> {
-    let expected = data_type.to_arrow();
-    let same = *array.data_type() == expected || DataType::from_arrow(array.data_type()).as_ref() == Some(data_type);
+    // Names of lists' and maps' inner fields may differ, as readers of files make them.
+    let same = array.data_type() == arrow || DataType::from_arrow(array.data_type()).as_ref() == Some(data_type);
     if !same {
         return Err(mismatch(name, data_type, array));
     }

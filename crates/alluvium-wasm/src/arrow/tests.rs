@@ -187,7 +187,7 @@ fn echo(node: &Node<'_>) -> RawNode {
 
 fn nodes_of(data_type: &DataType, array: &dyn Array) -> Vec<RawNode> {
     let mut nodes = Vec::new();
-    lower_column("column", data_type, array, &mut nodes).unwrap();
+    lower_column("column", data_type, &data_type.to_arrow(), array, &mut nodes).unwrap();
     nodes.iter().map(echo).collect()
 }
 
@@ -423,6 +423,6 @@ fn bits_past_the_end_are_not_shown() {
 #[test]
 fn another_type_than_the_access_s_is_an_error() {
     let array = Int32Array::from(vec![1]);
-    let error = lower_column("a.b", &DataType::BigInt, &array, &mut Vec::new()).unwrap_err();
+    let error = lower_column("a.b", &DataType::BigInt, &ArrowType::Int64, &array, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "column a.b has type Int32 instead of Int64");
 }

@@ -2,8 +2,8 @@
 //! released version.
 //!
 //! A new version gets a directory under `wit/`, a module here with its bindings and conversions,
-//! a variant in [`ColumnContract`] and [`RecordContract`], and a line in [`COLUMN`] or [`RECORD`].
-//! Nothing outside this module knows versions.
+//! and a variant in [`Version`], [`ColumnContract`], [`RecordContract`] and their instances. Nothing
+//! outside this module knows what differs between versions.
 
 mod v0_1_0;
 
@@ -16,8 +16,22 @@ use wasmtime::component::{Instance, InstancePre};
 pub(crate) const COLUMN: &str = "alluvium:plugin/column-transform";
 /// The interface of record plugins, without its version.
 pub(crate) const RECORD: &str = "alluvium:plugin/record-transform";
-/// The versions of the contract that are understood, newest first.
-pub(crate) const VERSIONS: &[&str] = &["0.1.0"];
+/// A version of the contract that is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    V0_1_0,
+}
+
+impl Version {
+    /// All of them, newest first.
+    pub const ALL: &[Self] = &[Self::V0_1_0];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V0_1_0 => "0.1.0",
+        }
+    }
+}
 
 /// What a plugin says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,10 +169,9 @@ pub(crate) enum ColumnContract {
 }
 
 impl ColumnContract {
-    pub fn link(version: &str, component: InstancePre<StoreData>) -> Option<wasmtime::Result<Self>> {
+    pub fn link(version: Version, component: InstancePre<StoreData>) -> wasmtime::Result<Self> {
         match version {
-            "0.1.0" => Some(v0_1_0::ColumnLinked::new(component).map(Self::V0_1_0)),
-            _ => None,
+            Version::V0_1_0 => v0_1_0::ColumnLinked::new(component).map(Self::V0_1_0),
         }
     }
 
@@ -210,10 +223,9 @@ pub(crate) enum RecordContract {
 }
 
 impl RecordContract {
-    pub fn link(version: &str, component: InstancePre<StoreData>) -> Option<wasmtime::Result<Self>> {
+    pub fn link(version: Version, component: InstancePre<StoreData>) -> wasmtime::Result<Self> {
         match version {
-            "0.1.0" => Some(v0_1_0::RecordLinked::new(component).map(Self::V0_1_0)),
-            _ => None,
+            Version::V0_1_0 => v0_1_0::RecordLinked::new(component).map(Self::V0_1_0),
         }
     }
 

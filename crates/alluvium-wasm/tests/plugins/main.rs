@@ -10,6 +10,7 @@ mod calls;
 mod columns;
 mod fixture;
 mod guests;
+mod hostile;
 mod isolate;
 mod records;
 
