@@ -1,1 +1,35 @@
-//! alluvium-delta
+//! The Delta Lake table behind [`alluvium_core::seam::Table`]: positions, files, fenced commits,
+//! schema growth and maintenance.
+//!
+//! - A commit is one put-if-absent of the log entry that follows the snapshot its positions were
+//!   judged on. A writer that loses the race reads the winner's entry and judges again, so a check
+//!   can never be separated from the commit it was made for.
+//! - An outcome that is not known is settled by reading that one log entry, never by guessing.
+//! - Only positions, schema and protocol are kept in memory; the table's files are not.
+//!
+//! The deltalake crates stay inside this crate: no public item names one of their types.
+
+mod actions;
+mod commit;
+mod config;
+mod error;
+mod letters;
+mod load;
+mod log;
+mod maintain;
+mod partition;
+mod properties;
+mod protocol;
+mod read;
+mod schema;
+mod sink;
+mod stats;
+mod store;
+mod upload;
+mod writer;
+
+pub use config::DeltaConfig;
+pub use error::{Error, Refusal, Source};
+pub use read::{Commit, FileChange, KafkaRow, KafkaScan};
+pub use sink::{DeltaSink, Hook, TableRole};
+pub use writer::{DataFile, DeltaFileWriter};

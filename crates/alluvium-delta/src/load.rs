@@ -1,0 +1,202 @@
+//! A table's state from its log: what a commit is judged by, and nothing else.
+//!
+//! The kernel finds and reads checkpoints of every kind; later entries are read here, one by one.
+
+use crate::actions::{Line, Metadata, Protocol, lines};
+use crate::error::Error;
+use crate::store::TableStore;
+use buoyant_kernel as kernel;
+use deltalake::arrow::array::{Array, AsArray, RecordBatch};
+use deltalake::arrow::datatypes::Int64Type;
+use futures::TryStreamExt;
+use kernel::engine::arrow_data::ArrowEngineData;
+use kernel::{Engine, Snapshot, SnapshotRef};
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(crate) const LOG: &str = "_delta_log";
+
+/// A table at one version.
+#[derive(Clone, Debug)]
+pub(crate) struct LogState {
+    pub version: u64,
+    pub protocol: Protocol,
+    pub metadata: Metadata,
+    /// Versions of the pipeline's own transactions, by their id.
+    pub positions: HashMap<String, i64>,
+    /// The newest checkpoint known of.
+    pub checkpoint: Option<u64>,
+    /// The log entry of `version` as it was listed: another one in its place is another table.
+    pub head: Option<Head>,
+}
+
+/// What tells a log entry from another one of the same version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    size: u64,
+    modified_ms: i64,
+    e_tag: Option<String>,
+}
+
+impl From<&ObjectMeta> for Head {
+    fn from(meta: &ObjectMeta) -> Self {
+        Self { size: meta.size, modified_ms: meta.last_modified.timestamp_millis(), e_tag: meta.e_tag.clone() }
+    }
+}
+
+impl LogState {
+    /// Takes in the entry that follows.
+    pub(crate) fn follow(
+        &mut self,
+        table: &str,
+        version: u64,
+        entry: &[u8],
+        prefix: &str,
+        head: Option<Head>,
+    ) -> Result<(), Error> {
+        let mut next = self.clone();
+        for line in lines::<Line>(entry) {
+            let line = line.map_err(|source| Error::ParseLog { table: table.to_owned(), version, source })?;
+            if let Some(protocol) = line.protocol {
+                next.protocol = protocol;
+            }
+            if let Some(metadata) = line.meta_data {
+                next.metadata = metadata;
+            }
+            if let Some(transaction) = line.txn.filter(|transaction| transaction.app_id.starts_with(prefix)) {
+                next.positions.insert(transaction.app_id, transaction.version);
+            }
+        }
+        next.version = version;
+        next.head = head;
+        *self = next;
+        Ok(())
+    }
+}
+
+/// A file of the log.
+pub(crate) enum LogFile {
+    Entry(u64),
+    Checkpoint(u64),
+}
+
+impl LogFile {
+    pub(crate) fn parse(path: &Path) -> Option<Self> {
+        let name = path.filename()?;
+        let (digits, rest) = name.split_at_checked(20)?;
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let version = digits.parse().ok()?;
+        if rest == ".json" {
+            return Some(Self::Entry(version));
+        }
+        rest.starts_with(".checkpoint.").then_some(Self::Checkpoint(version))
+    }
+}
+
+/// Loads the newest state; `None` when there is no table.
+pub(crate) async fn load(store: &TableStore, prefix: &str) -> Result<Option<LogState>, Error> {
+    if !exists(store).await? {
+        return Ok(None);
+    }
+    let prefix = prefix.to_owned();
+    let state = with_snapshot(store, move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &prefix)).await?;
+    Ok(Some(state))
+}
+
+async fn exists(store: &TableStore) -> Result<bool, Error> {
+    let list = |source| Error::ListLog { table: store.table(), source };
+    let mut files = store.store.list(Some(&Path::from(LOG)));
+    while let Some(meta) = files.try_next().await.map_err(list)? {
+        if LogFile::parse(&meta.location).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Runs `work` on the newest snapshot, on a thread that may block.
+pub(crate) async fn with_snapshot<T: Send + 'static>(
+    store: &TableStore,
+    work: impl FnOnce(SnapshotRef, Arc<dyn Engine>) -> kernel::DeltaResult<T> + Send + 'static,
+) -> Result<T, Error> {
+    let engine = store.log.engine(None);
+    let url = store.url.clone();
+    let task = tokio::task::spawn_blocking(move || {
+        let snapshot = Snapshot::builder_for(url.as_str()).build(engine.as_ref())?;
+        work(snapshot, engine)
+    });
+    let table = store.table();
+    let result = task.await.map_err(|source| Error::Worker { table: table.clone(), source })?;
+    result.map_err(|source| load_error(table, source))
+}
+
+/// An unsupported or broken table stays so; everything else may pass.
+fn load_error(table: String, error: kernel::Error) -> Error {
+    let error = match error {
+        kernel::Error::Backtraced { source, .. } => *source,
+        error => error,
+    };
+    match error {
+        kernel::Error::Unsupported(_) | kernel::Error::InvalidProtocol(_) | kernel::Error::Schema(_) => {
+            Error::Unreadable { table, source: error.into() }
+        }
+        error => Error::Load { table, source: error.into() },
+    }
+}
+
+fn state_of(snapshot: &SnapshotRef, engine: &dyn Engine, prefix: &str) -> kernel::DeltaResult<LogState> {
+    let configuration = snapshot.table_configuration();
+    let features = |features: Option<&[kernel::table_features::TableFeature]>| {
+        features.map(|features| features.iter().map(|feature| feature.as_ref().to_owned()).collect())
+    };
+    let protocol = configuration.protocol();
+    Ok(LogState {
+        version: snapshot.version(),
+        protocol: Protocol {
+            min_reader_version: protocol.min_reader_version(),
+            min_writer_version: protocol.min_writer_version(),
+            reader_features: features(protocol.reader_features()),
+            writer_features: features(protocol.writer_features()),
+        },
+        metadata: serde_json::from_value(serde_json::to_value(configuration.metadata())?)?,
+        positions: transactions(snapshot, engine, prefix)?,
+        checkpoint: snapshot.log_segment().checkpoint_version,
+        head: None,
+    })
+}
+
+/// All transactions whose id starts with `prefix`. The log comes newest first: the first version
+/// seen of an id is its newest.
+fn transactions(
+    snapshot: &SnapshotRef,
+    engine: &dyn Engine,
+    prefix: &str,
+) -> kernel::DeltaResult<HashMap<String, i64>> {
+    let mut found = HashMap::new();
+    let schema = kernel::actions::LOG_TXN_SCHEMA.clone();
+    for actions in snapshot.log_segment().read_actions(engine, schema)? {
+        let batch: RecordBatch = ArrowEngineData::try_from_engine_data(actions?.actions)?.into();
+        for (id, version) in transactions_of(&batch) {
+            if id.starts_with(prefix) {
+                found.entry(id.to_owned()).or_insert(version);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn transactions_of(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
+    let columns = batch.column_by_name("txn").and_then(|column| column.as_struct_opt()).and_then(|transactions| {
+        let ids = transactions.column_by_name("appId")?.as_string_opt::<i32>()?;
+        let versions = transactions.column_by_name("version")?.as_primitive_opt::<Int64Type>()?;
+        Some((transactions, ids, versions))
+    });
+    columns.into_iter().flat_map(|(transactions, ids, versions)| {
+        let there = move |row: &usize| transactions.is_valid(*row) && ids.is_valid(*row) && versions.is_valid(*row);
+        (0..transactions.len()).filter(there).map(move |row| (ids.value(row), versions.value(row)))
+    })
+}

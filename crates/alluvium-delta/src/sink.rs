@@ -1,0 +1,207 @@
+//! The sink: a pipeline's table and the dead letters beside it.
+
+use crate::commit::check_flush;
+use crate::config::DeltaConfig;
+use crate::error::Error;
+use crate::load::LogState;
+use crate::log::TableLog;
+use crate::maintain::{self, Maintenance};
+use crate::schema;
+use crate::stats::StatsColumns;
+use crate::store::TableStore;
+use crate::upload::upload;
+use crate::writer::{DataFile, DeltaFileWriter, Layout};
+use alluvium_core::Partition;
+use alluvium_core::seam::{Flush, Outcome, Table, TableState};
+use arrow_schema::SchemaRef;
+use object_store::ObjectStore;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::Mutex;
+
+/// Called at named points of a commit, for tests that end the process there: `upload`,
+/// `dead-letters`, `schema` and `commit`, each with `:before` and `:after`.
+pub type Hook = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(Option<Hook>);
+
+impl Hooks {
+    pub(crate) fn at(&self, point: &'static str) {
+        if let Some(hook) = &self.0 {
+            hook(point);
+        }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hooks").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Which of a sink's two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableRole {
+    Rows,
+    DeadLetters,
+}
+
+/// The rows' table: one committer at a time.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub log: TableLog,
+    /// Partitions whose position was stored at some time.
+    pub seen: HashSet<Partition>,
+}
+
+/// A Delta table that a pipeline writes, and the dead letters beside it.
+#[derive(Debug)]
+pub struct DeltaSink {
+    pub(crate) config: DeltaConfig,
+    pub(crate) hooks: Hooks,
+    rows_store: TableStore,
+    letters_store: TableStore,
+    pub(crate) rows: Mutex<Rows>,
+    pub(crate) letters: Mutex<TableLog>,
+    layout: RwLock<Layout>,
+    rows_maintenance: Maintenance,
+    pub(crate) letters_maintenance: Maintenance,
+}
+
+impl DeltaSink {
+    /// Opens both tables' stores. Local directories are created; tables are not, until something
+    /// is committed. Fails when a store cannot commit safely or a table must not be written.
+    pub async fn open(config: DeltaConfig) -> Result<Self, Error> {
+        let rows = TableStore::open(&config.table, &config.storage)?;
+        let letters = TableStore::open(&config.dead_letters, &config.storage)?;
+        Self::open_stores(config, rows, letters).await
+    }
+
+    /// Opens both tables in a store of the caller's, whose root is that of the tables' URLs.
+    pub async fn open_with_store(store: Arc<dyn ObjectStore>, config: DeltaConfig) -> Result<Self, Error> {
+        let rows = TableStore::within(store.clone(), &config.table, &config.storage)?;
+        let letters = TableStore::within(store, &config.dead_letters, &config.storage)?;
+        Self::open_stores(config, rows, letters).await
+    }
+
+    async fn open_stores(config: DeltaConfig, rows: TableStore, letters: TableStore) -> Result<Self, Error> {
+        if rows.url == letters.url {
+            return Err(Error::SameLocation { table: config.table });
+        }
+        futures::try_join!(rows.probe(), letters.probe())?;
+        let prefix = config.transaction_prefix();
+        let layout = Layout {
+            partition_by: config.partition_by.clone(),
+            stats: StatsColumns::default(),
+            file_size: config.file_size,
+        };
+        let sink = Self {
+            hooks: Hooks::default(),
+            rows: Mutex::new(Rows { log: TableLog::new(rows.clone(), prefix.clone()), seen: HashSet::new() }),
+            letters: Mutex::new(TableLog::new(letters.clone(), prefix)),
+            rows_store: rows,
+            letters_store: letters,
+            layout: RwLock::new(layout),
+            rows_maintenance: Maintenance::default(),
+            letters_maintenance: Maintenance::default(),
+            config,
+        };
+        sink.check().await?;
+        Ok(sink)
+    }
+
+    /// Refuses tables that must not be written, before anything is done.
+    async fn check(&self) -> Result<(), Error> {
+        let mut rows = self.rows.lock().await;
+        let mut letters = self.letters.lock().await;
+        futures::try_join!(rows.log.refresh(), letters.refresh())?;
+        self.adopt(&mut rows)?;
+        let Some(state) = letters.state() else { return Ok(()) };
+        let refused = |refusal| Error::Refused { table: self.config.dead_letters.clone(), refusal };
+        crate::protocol::check(state).map_err(refused)
+    }
+
+    /// Sets what is called at named points of a commit.
+    pub fn with_hook(mut self, hook: Hook) -> Self {
+        self.hooks = Hooks(Some(hook));
+        self
+    }
+
+    pub fn config(&self) -> &DeltaConfig {
+        &self.config
+    }
+
+    /// Waits for a checkpoint that is being written beside the commits.
+    pub async fn finish_maintenance(&self) {
+        self.rows_maintenance.finish().await;
+        self.letters_maintenance.finish().await;
+    }
+
+    /// Writes a checkpoint of a table now, and cleans up its log.
+    pub async fn maintain(&self, role: TableRole) -> Result<(), Error> {
+        maintain::maintain(self.store(role)).await
+    }
+
+    pub(crate) fn store(&self, role: TableRole) -> &TableStore {
+        match role {
+            TableRole::Rows => &self.rows_store,
+            TableRole::DeadLetters => &self.letters_store,
+        }
+    }
+
+    pub(crate) fn adopt_layout(&self, state: &LogState) {
+        let stats = StatsColumns::of(|key| state.metadata.property(key).map(str::to_owned));
+        let mut layout = self.layout.write().unwrap_or_else(PoisonError::into_inner);
+        layout.stats = stats;
+    }
+
+    /// The pipeline's positions, in the order of partitions.
+    pub(crate) fn positions(&self, state: &LogState) -> Vec<(Partition, i64)> {
+        let prefix = self.config.transaction_prefix();
+        let position = |(id, version): (&String, &i64)| {
+            let partition = id.strip_prefix(&prefix)?.parse().ok()?;
+            Some((Partition(partition), *version))
+        };
+        let mut positions: Vec<_> = state.positions.iter().filter_map(position).collect();
+        positions.sort_unstable();
+        positions
+    }
+}
+
+impl Table for DeltaSink {
+    type Error = Error;
+    type File = DataFile;
+    type Writer = DeltaFileWriter;
+
+    async fn load(&self) -> Result<TableState, Error> {
+        let mut rows = self.rows.lock().await;
+        rows.log.refresh().await?;
+        self.adopt(&mut rows)?;
+        let Some(state) = rows.log.state() else { return Ok(TableState::default()) };
+        Ok(TableState {
+            schema: Some(schema::arrow(&self.config.table, &state.metadata.schema_string)?),
+            partition_by: state.metadata.partition_columns.clone(),
+            positions: self.positions(state),
+        })
+    }
+
+    fn writer(&self, schema: SchemaRef) -> Result<DeltaFileWriter, Error> {
+        let layout = self.layout.read().unwrap_or_else(PoisonError::into_inner).clone();
+        DeltaFileWriter::new(schema, layout)
+    }
+
+    async fn commit(&self, flush: &mut Flush<DataFile>) -> Result<Outcome, Error> {
+        check_flush(flush)?;
+        self.hooks.at("upload:before");
+        upload(&self.rows_store, &mut flush.files).await?;
+        self.hooks.at("upload:after");
+        let mut rows = self.rows.lock().await;
+        let outcome = self.commit_uploaded(&mut rows, flush).await?;
+        if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.log.state()) {
+            self.rows_maintenance.after_commit(&self.rows_store, state);
+        }
+        Ok(outcome)
+    }
+}

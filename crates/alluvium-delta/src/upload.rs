@@ -1,0 +1,58 @@
+//! Putting data files into the table's store.
+
+use crate::error::Error;
+use crate::store::TableStore;
+use crate::writer::DataFile;
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+
+/// Files put at the same time.
+const FILES_AT_ONCE: usize = 4;
+/// A larger file is put in parts, so that a failure on the way repeats a part and not the file.
+const PART: usize = 16 * 1024 * 1024;
+
+/// Uploads what is not uploaded yet. A file's path is its own, so that doing it twice does no harm.
+pub(crate) async fn upload(store: &TableStore, files: &mut [DataFile]) -> Result<(), Error> {
+    let mut uploads = Vec::new();
+    for file in files {
+        uploads.push(upload_file(store, file).boxed());
+    }
+    stream::iter(uploads).buffer_unordered(FILES_AT_ONCE).try_collect().await
+}
+
+async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Error> {
+    let Some(bytes) = file.pending().cloned() else { return Ok(()) };
+    let path = Path::from(file.path());
+    let put = if bytes.len() <= PART {
+        store.store.put(&path, PutPayload::from(bytes)).await.map(drop)
+    } else {
+        put_parts(store, &path, bytes).await
+    };
+    let failed = |source| Error::Upload { table: store.table(), path: file.path().to_owned(), source };
+    put.map_err(failed)?;
+    file.uploaded();
+    Ok(())
+}
+
+async fn put_parts(store: &TableStore, path: &Path, bytes: Bytes) -> object_store::Result<()> {
+    let mut upload = store.store.put_multipart(path).await?;
+    let result = put_all(upload.as_mut(), bytes).await;
+    if result.is_err()
+        && let Err(error) = upload.abort().await
+    {
+        tracing::warn!(table = %store.name, %path, %error, "cannot abort an upload; the store's own rules must remove its parts");
+    }
+    result
+}
+
+async fn put_all(upload: &mut dyn MultipartUpload, mut rest: Bytes) -> object_store::Result<()> {
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let part = rest.split_to(rest.len().min(PART));
+        parts.push(upload.put_part(PutPayload::from(part)));
+    }
+    stream::iter(parts).buffer_unordered(FILES_AT_ONCE).try_collect::<Vec<()>>().await?;
+    upload.complete().await.map(drop)
+}
