@@ -71,3 +71,71 @@ alluvium_plugin::column_plugin! {
     transform: transform,
     config_schema: include_str!("config.schema.json"),
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alluvium_plugin::testing::{Value, json, run_rows};
+
+    #[test]
+    fn an_order() {
+        let rows = [
+            json!({ "id": 1, "customer": { "email": "user7@x.com" }, "event_time": "2026-03-01T23:59:59.9Z" }),
+            json!({ "id": 2, "customer": { "email": "user8@x.com" }, "test": true }),
+            json!({ "id": 3, "customer": { "email": null }, "test": false, "event_time": "1969-12-31T23:59:59Z" }),
+            json!({ "id": 4, "test": null }),
+        ];
+        let outcome = run_rows(&PLUGIN, json!({ "fields": ["customer.email"] }), &rows).unwrap();
+        assert_eq!(outcome.inputs, [0, 2, 3]);
+        assert_eq!(outcome.rejects, []);
+        let seen: Vec<_> = outcome.rows.iter().map(|row| (&row["customer"]["email"], &row["order_date"])).collect();
+        let (masked, first, third) = (json!("***@x.com"), json!("2026-03-01"), json!("1969-12-31"));
+        assert_eq!(seen, [(&masked, &first), (&Value::Null, &third), (&Value::Null, &Value::Null)]);
+        assert_eq!(outcome.rows[0]["id"], 1);
+    }
+
+    #[test]
+    fn addresses() {
+        for (address, masked) in [
+            ("user7@x.com", "***@x.com"),
+            ("nobody", "***"),
+            ("", "***"),
+            ("@", "***@"),
+            ("\"a@b\"@x.com", "***@x.com"),
+            ("jürgen@bücher.de", "***@bücher.de"),
+        ] {
+            let config = json!({ "fields": ["email"], "date_from": null });
+            let outcome = run_rows(&PLUGIN, config, &[json!({ "email": address })]).unwrap();
+            assert_eq!(outcome.rows, [json!({ "email": masked })]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_configured_is_left_alone() {
+        let rows = [json!({ "test": true, "email": "a@b" })];
+        let outcome = run_rows(&PLUGIN, json!({ "drop_test": false, "date_from": null }), &rows).unwrap();
+        assert_eq!(outcome.rows, rows);
+        let config = json!({ "date_from": "at", "date_column": "day" });
+        let outcome = run_rows(&PLUGIN, config, &[json!({ "at": "2026-03-01T00:00:00Z" })]).unwrap();
+        assert_eq!(outcome.rows[0]["day"], "2026-03-01");
+    }
+
+    #[test]
+    fn wrong_configurations() {
+        for config in [json!({ "feilds": [] }), json!({ "fields": ["a..b"] }), json!({ "fields": ["a", "a"] })] {
+            assert!(run_rows(&PLUGIN, config, &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn the_schema_names_every_setting() {
+        let schema: Value = alluvium_plugin::testing::parse(PLUGIN.about.config_schema).unwrap();
+        let defaults = Config::default();
+        let properties = &schema["properties"];
+        assert_eq!(properties["drop_test"]["default"], defaults.drop_test);
+        assert_eq!(properties["date_from"]["default"], json!(defaults.date_from));
+        assert_eq!(properties["date_column"]["default"], defaults.date_column);
+        assert_eq!(properties["fields"]["default"], json!(defaults.fields));
+    }
+}

@@ -8,6 +8,8 @@ mod access;
 mod batch;
 mod buffer;
 mod edit;
+#[cfg(test)]
+mod tests;
 mod value;
 mod views;
 
@@ -20,3 +22,8 @@ pub use views::{
     BigInts, Binaries, Booleans, Dates, Decimals, Doubles, Fixed, Floats, Ints, Lists, Maps, Primitive, SmallInts,
     Strings, Timestamps, TinyInts,
 };
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use access::Declared;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use buffer::Buffer;

@@ -102,6 +102,13 @@ impl<C: DeserializeOwned> RecordPlugin<C> {
     }
 }
 
+impl<C, A> Configured<C, A> {
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn access(&self) -> &A {
+        &self.access
+    }
+}
+
 impl<C> Configured<C, column::Access> {
     pub fn contract(&self) -> column_contract::Access {
         self.access.to_contract()

@@ -30,6 +30,8 @@ use crate::bindings::record as contract;
 pub use crate::{Error, NoConfig, Result};
 pub use output::{Bytes, Output};
 use packed::Packed;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use packed::{Packed as PackedStrings, Packing};
 
 /// What a plugin wants to see besides the values, and whether it makes several records of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

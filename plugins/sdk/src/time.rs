@@ -6,6 +6,10 @@ use std::str::FromStr;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
+/// 0001-01-01 and 9999-12-31: what tables' readers agree on.
+const FIRST_DAY: i32 = -719_162;
+const LAST_DAY: i32 = 2_932_896;
+
 /// A day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
@@ -16,6 +20,11 @@ impl Date {
     /// The day that is this many days after 1970-01-01.
     pub const fn from_days(days: i32) -> Self {
         Self { days }
+    }
+
+    /// Whether it lies in the years 1 to 9999; no other date can be written.
+    pub const fn is_writable(self) -> bool {
+        FIRST_DAY <= self.days && self.days <= LAST_DAY
     }
 
     /// Days since 1970-01-01.
@@ -79,6 +88,13 @@ impl Timestamp {
             Some(micros) => Some(Self { micros }),
             None => None,
         }
+    }
+
+    /// Whether it lies in the years 1 to 9999; no other timestamp can be written.
+    pub const fn is_writable(self) -> bool {
+        const FIRST: i64 = FIRST_DAY as i64 * MICROS_PER_DAY;
+        const END: i64 = (LAST_DAY as i64 + 1) * MICROS_PER_DAY;
+        FIRST <= self.micros && self.micros < END
     }
 
     /// Microseconds since the epoch.
@@ -269,6 +285,10 @@ mod tests {
         assert_eq!(Timestamp::from_micros(86_400_000_000).date().days(), 1);
         assert_eq!(Timestamp::from_micros(i64::MIN).date().days(), -106_751_992);
         assert_eq!(Timestamp::from_millis(i64::MAX), None);
+        for (text, micros) in [("0001-01-01T00:00:00Z", -1), ("9999-12-31T23:59:59.999999Z", 1)] {
+            let last: Timestamp = text.parse().unwrap();
+            assert!(last.is_writable() && !Timestamp::from_micros(last.micros() + micros).is_writable());
+        }
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         let mut fields: Vec<(String, Type)> = Vec::new();
         loop {
             let name = self.name()?;
-            if fields.iter().any(|(other, _)| other.to_lowercase() == name.to_lowercase()) {
+            if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
                 return Err(self.wrong(&format!("the field '{name}' is there twice")));
             }
             self.expect(':')?;

@@ -124,3 +124,90 @@ alluvium_plugin::record_plugin! {
     transform: transform,
     config_schema: include_str!("config.schema.json"),
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alluvium_plugin::testing::{Input, Value, json, run_records};
+
+    fn run(config: Value, values: &[&str]) -> (Vec<String>, Vec<(usize, String)>) {
+        let records: Vec<_> = values.iter().map(|value| Input::from(*value)).collect();
+        let outcome = run_records(&PLUGIN, config, &records).unwrap();
+        (outcome.texts(), outcome.rejects)
+    }
+
+    #[test]
+    fn the_payload_keeps_its_bytes() {
+        let payload = r#"{ "b" : 1.50, "a":[ 1 ,2], "ä":"\u00e4", "n":123456789012345678901234567890 }"#;
+        let envelope = format!(r#" {{ "meta": {{"payload":0}}, "payload" : {payload} , "x":null }} "#);
+        assert_eq!(run(json!({}), &[&envelope]), (vec![payload.to_owned()], vec![]));
+    }
+
+    #[test]
+    fn arrays_are_split_when_asked() {
+        let value = r#"{"payload":[ {"id":1} , "two",null,[3],
+            4 ]}"#;
+        assert_eq!(run(json!({}), &[value]).0, [r#"{"id":1}"#, r#""two""#, "null", "[3]", "4"]);
+        let whole = run(json!({ "split": false }), &[r#"{"payload":[1, 2]}"#]);
+        assert_eq!(whole, (vec!["[1, 2]".to_owned()], vec![]));
+        assert_eq!(run(json!({}), &[r#"{"payload":[]}"#]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn dots_lead_into_objects() {
+        let config = || json!({ "field": "after.data" });
+        let values = [r#"{"after":{"data":{"x":1}}}"#, r#"{"after":[{"data":1}]}"#, r#"{"after.data":1}"#];
+        let (texts, rejects) = run(config(), &values);
+        assert_eq!(texts, [r#"{"x":1}"#]);
+        let reason = "no field 'after.data' in the envelope".to_owned();
+        assert_eq!(rejects, [(1, reason.clone()), (2, reason)]);
+    }
+
+    #[test]
+    fn keys_are_compared_without_their_escapes_and_the_last_counts() {
+        let value = r#"{"payload":1,"pa\u0079load":2,"payload ":3}"#;
+        assert_eq!(run(json!({}), &[value]).0, ["2"]);
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_rejected() {
+        let cases = [
+            ("", "not JSON: EOF while parsing a value at line 1 column 0"),
+            (r#"{"payload":{"#, "not JSON: EOF while parsing an object at line 1 column 12"),
+            (r#"{"payload":1} x"#, "not JSON: trailing characters at line 1 column 15"),
+            (r#"{"payload":[1,}"#, "not JSON: expected value at line 1 column 15"),
+            ("[]", "no field 'payload' in the envelope"),
+            ("7", "no field 'payload' in the envelope"),
+            (r#"{"Payload":1}"#, "no field 'payload' in the envelope"),
+            (r#"{"payload": null }"#, "field 'payload' of the envelope is null"),
+        ];
+        for (value, reason) in cases {
+            assert_eq!(run(json!({}), &[value]), (vec![], vec![(0, reason.to_owned())]), "{value}");
+        }
+        let record = Input::from(&b"{\"payload\":\"\xff\"}"[..]);
+        let outcome = run_records(&PLUGIN, json!({}), &[record]).unwrap();
+        assert!(outcome.outputs.is_empty() && outcome.rejects[0].1.starts_with("not JSON"), "{outcome:?}");
+    }
+
+    #[test]
+    fn nesting_has_no_limit_here() {
+        let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+        let value = format!(r#"{{"skipped":{deep},"payload":{{"x":{deep}}}}}"#);
+        assert_eq!(run(json!({}), &[&value]).0, [format!(r#"{{"x":{deep}}}"#)]);
+    }
+
+    #[test]
+    fn wrong_configurations() {
+        for config in [json!({ "feild": "a" }), json!({ "field": "" }), json!({ "field": "a..b" })] {
+            assert!(run_records(&PLUGIN, config, &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn the_schema_names_every_setting() {
+        let schema: Value = alluvium_plugin::testing::parse(PLUGIN.about.config_schema).unwrap();
+        assert_eq!(schema["properties"]["field"]["default"], Config::default().field);
+        assert_eq!(schema["properties"]["split"]["default"], Config::default().split);
+    }
+}

@@ -120,8 +120,6 @@ fn access(config: &Config) -> Result<Access, String> {
         "writes-twice" => access.writes.push(field(&config.out, "int")),
         "writes-overlap" => access.writes.push(field(&format!("{}.inner", config.out), "int")),
         "writes-kafka" => access.writes.push(field("_kafka", "int")),
-        "past-memory" => access.reads = past_memory(field("x", "int")),
-        "count-past-memory" => access.reads = past_memory(field("x", "int")),
         _ => return Err(format!("unknown mode 'configure-{mode}'")),
     }
     Ok(access)
@@ -175,8 +173,10 @@ fn transform(config: &Config, input: &Columns) -> Result<Edit, String> {
         "rows-short" => edit.rows = Some((1..count).collect()),
         "rows-long" => edit.rows = Some((0..count).chain([count.saturating_sub(1)]).collect()),
         "rows-bomb" => {
-            edit.rows = Some(vec![0; 8 << 20]);
-            edit.nodes = nodes::all_null(&config.out, 8 << 20);
+            // Four bytes for the number of the row, four for the offset, one for validity.
+            let rows = common.size / 9;
+            edit.rows = Some(vec![0; rows]);
+            edit.nodes = nodes::all_null(&config.out, rows);
         }
         "rows-past-memory" => edit.rows = Some(past_memory(0)),
         // Rejects.
@@ -206,7 +206,7 @@ fn transform(config: &Config, input: &Columns) -> Result<Edit, String> {
             edit.rejects = (0..1 << 20).map(|n| reject(n % count.max(1))).collect();
         }
         // Everything else makes the column written wrong.
-        mode => nodes::corrupt(mode, config.node, &mut edit.nodes)?,
+        mode => nodes::corrupt(mode, config.node, common.size, &mut edit.nodes)?,
     }
     Ok(edit)
 }

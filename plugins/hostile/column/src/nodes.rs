@@ -157,7 +157,7 @@ fn struct_node(name: &str, children: u32, count: usize) -> Node {
 }
 
 /// Makes one node wrong, or the tree as a whole.
-pub fn corrupt(mode: &str, index: usize, nodes: &mut Vec<Node>) -> Result<(), String> {
+pub fn corrupt(mode: &str, index: usize, size: usize, nodes: &mut Vec<Node>) -> Result<(), String> {
     match mode {
         "nodes-missing" => {
             nodes.pop();
@@ -169,8 +169,7 @@ pub fn corrupt(mode: &str, index: usize, nodes: &mut Vec<Node>) -> Result<(), St
             let leaf = text_node("leaf", Layout::Utf8, &[]);
             nodes.extend(vec![leaf; 200_000]);
         }
-        "nodes-past-memory" => *nodes = past_memory(text_node("x", Layout::Utf8, &[])),
-        _ => corrupt_node(mode, nodes.get_mut(index).ok_or("the column has no such node")?)?,
+        _ => corrupt_node(mode, size, nodes.get_mut(index).ok_or("the column has no such node")?)?,
     }
     Ok(())
 }
@@ -183,7 +182,7 @@ fn deep(nodes: &mut Vec<Node>, depth: usize) {
     nodes.push(leaf);
 }
 
-fn corrupt_node(mode: &str, node: &mut Node) -> Result<(), String> {
+fn corrupt_node(mode: &str, size: usize, node: &mut Node) -> Result<(), String> {
     let length = node.length as usize;
     let end = node.values.len() as i32;
     let offsets = node.offsets.get_or_insert_default();
@@ -213,9 +212,7 @@ fn corrupt_node(mode: &str, node: &mut Node) -> Result<(), String> {
         }
         "values-empty" => node.values.clear(),
         "values-long" => node.values.extend_from_slice(&[7; 33]),
-        "values-bomb" => {
-            node.values.resize(1 << 30, b'x');
-        }
+        "values-bomb" => node.values.resize(size, b'x'),
         "values-past-memory" => node.values = past_memory(b'x'),
         "offsets-missing" => node.offsets = None,
         "offsets-empty" => offsets.clear(),
@@ -231,6 +228,7 @@ fn corrupt_node(mode: &str, node: &mut Node) -> Result<(), String> {
         }
         "offsets-negative" => offsets.iter_mut().for_each(|offset| *offset -= 1),
         "offsets-past" => offsets.iter_mut().skip(1).for_each(|offset| *offset += 1_000_000),
+        "offsets-past-memory" => *offsets = past_memory(0),
         "offsets-max" => offsets.iter_mut().skip(1).for_each(|offset| *offset = i32::MAX),
         "offsets-start" => {
             if let Some(first) = offsets.first_mut() {

@@ -21,6 +21,13 @@ pub struct Common {
     pub marker: String,
     #[serde(default)]
     pub multiplies: bool,
+    /// Bytes that a bomb makes.
+    #[serde(default = "half")]
+    pub size: usize,
+}
+
+fn half() -> usize {
+    32 * MIB
 }
 
 fn boom() -> String {

@@ -104,7 +104,7 @@ fn transform(config: &Common, input: Chunk) -> Result<Output, String> {
         "inputs-falling" => output = honest(&values, (0..count).rev().collect()),
         "inputs-short" => output.inputs = (1..count).collect(),
         "inputs-long" => output.inputs.push(last),
-        "inputs-bomb" => output = honest(&values, vec![0; 8 << 20]),
+        "inputs-bomb" => output = honest(&[], vec![0; config.size / 8]),
         "inputs-past-memory" => output.inputs = past_memory(0),
         // Rejects.
         "kept-and-rejected" => output.rejects = vec![reject(0)],
@@ -154,10 +154,10 @@ fn transform(config: &Common, input: Chunk) -> Result<Output, String> {
         mode => match mode.strip_prefix("keys-") {
             Some(mode) => {
                 let mut keys = output.values.clone();
-                corrupt(mode, &mut keys)?;
+                corrupt(mode, config.size, &mut keys)?;
                 output.keys = Some(keys);
             }
-            None => corrupt(mode, &mut output.values)?,
+            None => corrupt(mode, config.size, &mut output.values)?,
         },
     }
     Ok(output)
@@ -212,7 +212,7 @@ fn header_values(input: &Chunk) -> Result<Packed, String> {
     Ok(pack(texts.iter().map(Vec::as_slice)))
 }
 
-fn corrupt(mode: &str, packed: &mut Packed) -> Result<(), String> {
+fn corrupt(mode: &str, size: usize, packed: &mut Packed) -> Result<(), String> {
     let count = packed.ends.len();
     match mode {
         "ends-short" => {
@@ -229,7 +229,7 @@ fn corrupt(mode: &str, packed: &mut Packed) -> Result<(), String> {
         }
         "data-empty" => packed.data.clear(),
         "data-long" => packed.data.extend_from_slice(b"nobody's"),
-        "data-bomb" => packed.data.resize(1 << 30, b'x'),
+        "data-bomb" => packed.data.resize(size, b'x'),
         "data-past-memory" => packed.data = past_memory(b'x'),
         "validity-short" => packed.validity = Some(vec![0xff; count.div_ceil(8).saturating_sub(1)]),
         "validity-empty" => packed.validity = Some(Vec::new()),

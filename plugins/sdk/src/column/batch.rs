@@ -190,44 +190,44 @@ impl<'a> Column<'a> {
 
     /// The values of a `boolean` column.
     pub fn boolean(&self) -> Result<Booleans<'a>> {
-        self.is_a(*self.data_type == Type::Boolean, "boolean")?;
+        self.is_a(matches!(self.data_type, Type::Boolean), "boolean")?;
         let bits = self.node.values.get(..self.len().div_ceil(8)).ok_or_else(|| self.wrong("too few bytes"))?;
         Ok(Booleans { length: self.len(), bits, validity: self.validity.clone() })
     }
 
     /// The values of a `tinyint` column.
     pub fn tinyint(&self) -> Result<TinyInts<'a>> {
-        self.is_a(*self.data_type == Type::TinyInt, "tinyint")?;
+        self.is_a(matches!(self.data_type, Type::TinyInt), "tinyint")?;
         self.fixed()
     }
 
     /// The values of a `smallint` column.
     pub fn smallint(&self) -> Result<SmallInts<'a>> {
-        self.is_a(*self.data_type == Type::SmallInt, "smallint")?;
+        self.is_a(matches!(self.data_type, Type::SmallInt), "smallint")?;
         self.fixed()
     }
 
     /// The values of an `int` column.
     pub fn int(&self) -> Result<Ints<'a>> {
-        self.is_a(*self.data_type == Type::Int, "int")?;
+        self.is_a(matches!(self.data_type, Type::Int), "int")?;
         self.fixed()
     }
 
     /// The values of a `bigint` column.
     pub fn bigint(&self) -> Result<BigInts<'a>> {
-        self.is_a(*self.data_type == Type::BigInt, "bigint")?;
+        self.is_a(matches!(self.data_type, Type::BigInt), "bigint")?;
         self.fixed()
     }
 
     /// The values of a `float` column.
     pub fn float(&self) -> Result<Floats<'a>> {
-        self.is_a(*self.data_type == Type::Float, "float")?;
+        self.is_a(matches!(self.data_type, Type::Float), "float")?;
         self.fixed()
     }
 
     /// The values of a `double` column.
     pub fn double(&self) -> Result<Doubles<'a>> {
-        self.is_a(*self.data_type == Type::Double, "double")?;
+        self.is_a(matches!(self.data_type, Type::Double), "double")?;
         self.fixed()
     }
 
@@ -241,7 +241,7 @@ impl<'a> Column<'a> {
 
     /// The values of a `date` column.
     pub fn date(&self) -> Result<Dates<'a>> {
-        self.is_a(*self.data_type == Type::Date, "date")?;
+        self.is_a(matches!(self.data_type, Type::Date), "date")?;
         self.fixed()
     }
 
@@ -253,7 +253,7 @@ impl<'a> Column<'a> {
 
     /// The values of a `string` column.
     pub fn string(&self) -> Result<Strings<'a>> {
-        self.is_a(*self.data_type == Type::String, "string")?;
+        self.is_a(matches!(self.data_type, Type::String), "string")?;
         let offsets = self.offsets(self.node.values.len())?;
         let text = std::str::from_utf8(&self.node.values).map_err(|_| self.wrong("bytes that are not UTF-8"))?;
         Ok(Strings { offsets, text, validity: self.validity.clone() })
@@ -261,7 +261,7 @@ impl<'a> Column<'a> {
 
     /// The values of a `binary` column.
     pub fn binary(&self) -> Result<Binaries<'a>> {
-        self.is_a(*self.data_type == Type::Binary, "binary")?;
+        self.is_a(matches!(self.data_type, Type::Binary), "binary")?;
         let offsets = self.offsets(self.node.values.len())?;
         Ok(Binaries { offsets, bytes: &self.node.values, validity: self.validity.clone() })
     }

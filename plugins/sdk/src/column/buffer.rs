@@ -1,8 +1,10 @@
 //! A column being written.
 
 use super::batch::layout_of;
+use super::views::Primitive;
 use crate::bindings::column::{Layout, Node};
 use crate::{Error, Result, Type};
+use std::fmt;
 
 /// Values in the contract's layout, growing at the end.
 #[derive(Clone, Debug)]
@@ -49,6 +51,7 @@ impl Bits {
     }
 
     fn truncate(&mut self, length: usize) {
+        let length = length.min(self.length);
         self.length = length;
         self.bytes.truncate(length.div_ceil(8));
         if let Some(last) = self.bytes.last_mut().filter(|_| !length.is_multiple_of(8)) {
@@ -138,6 +141,21 @@ impl Buffer {
     pub(crate) fn push_fixed<B: AsRef<[u8]>>(&mut self, value: B) {
         self.values.extend_from_slice(value.as_ref());
         self.count(true);
+    }
+
+    /// A date or timestamp, when it is one that can be written.
+    #[inline]
+    pub(crate) fn push_checked<T: Primitive + fmt::Display>(
+        &mut self,
+        writable: bool,
+        value: T,
+        path: &str,
+    ) -> Result<()> {
+        if !writable {
+            return Err(out_of_range(&value, path));
+        }
+        self.push_fixed(value.store());
+        Ok(())
     }
 
     #[inline]
@@ -276,6 +294,11 @@ impl Buffer {
         });
         self.children.into_iter().try_for_each(|child| child.into_nodes(nodes))
     }
+}
+
+#[cold]
+fn out_of_range(value: &dyn fmt::Display, path: &str) -> Error {
+    Error::new(format!("column '{path}': {value} is not within the years 1 to 9999"))
 }
 
 fn has_offsets(layout: Layout) -> bool {

@@ -201,14 +201,20 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// Writes a `date` column.
+    /// Writes a `date` column. A row whose date is not within the years 1 to 9999 is rejected.
     pub fn date<O: Outcome<Value = Date>>(&mut self, path: &str, value: impl FnMut(Row) -> O) -> Result<()> {
-        self.fixed(path, "date", |t| *t == Type::Date, value)
+        let fits = |t: &Type| *t == Type::Date;
+        self.fill(path, "date", fits, value, |buffer, value| buffer.push_checked(value.is_writable(), value, path))
     }
 
-    /// Writes a `timestamp` or `timestamp_ntz` column.
-    pub fn timestamp<O: Outcome<Value = Timestamp>>(&mut self, path: &str, value: impl FnMut(Row) -> O) -> Result<()> {
-        self.fixed(path, "timestamp", |t| matches!(t, Type::Timestamp | Type::TimestampNtz), value)
+    /// Writes a `timestamp` or `timestamp_ntz` column. A row whose timestamp is not within the
+    /// years 1 to 9999 is rejected.
+    pub fn timestamp<O>(&mut self, path: &str, value: impl FnMut(Row) -> O) -> Result<()>
+    where
+        O: Outcome<Value = Timestamp>,
+    {
+        let fits = |t: &Type| matches!(t, Type::Timestamp | Type::TimestampNtz);
+        self.fill(path, "timestamp", fits, value, |buffer, value| buffer.push_checked(value.is_writable(), value, path))
     }
 
     /// Writes a `string` column.
@@ -256,7 +262,7 @@ impl<'a> Edit<'a> {
             let unwritten = || Error::fault(format!("column '{}' is declared as written, but is not", declared.path));
             column.ok_or_else(unwritten)?.into_nodes(&mut nodes)?;
         }
-        self.rejects.sort_by_key(|reject| reject.input);
+        self.rejects.sort_unstable_by_key(|reject| reject.input);
         Ok(contract::Edit { rows: self.kept.rows, nodes, rejects: self.rejects })
     }
 

@@ -40,6 +40,16 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn new(buffer: &'a mut Buffer, data_type: &'a Type, path: &'a str) -> Self {
+        Self { buffer, data_type, path }
+    }
+
+    /// The type of the place.
+    pub fn data_type(&self) -> &'a Type {
+        self.data_type
+    }
+
     fn is_a(&self, fits: bool, method: &str) -> Result<()> {
         if fits {
             return Ok(());
@@ -62,44 +72,44 @@ impl<'a> Value<'a> {
 
     /// A `boolean`.
     pub fn boolean(self, value: bool) -> Result<()> {
-        self.is_a(*self.data_type == Type::Boolean, "boolean")?;
+        self.is_a(matches!(self.data_type, Type::Boolean), "boolean")?;
         self.buffer.push_boolean(value);
         Ok(())
     }
 
     /// A `tinyint`.
     pub fn tinyint(self, value: i8) -> Result<()> {
-        let fits = *self.data_type == Type::TinyInt;
+        let fits = matches!(self.data_type, Type::TinyInt);
         self.fixed(fits, "tinyint", value)
     }
 
     /// A `smallint`.
     pub fn smallint(self, value: i16) -> Result<()> {
-        let fits = *self.data_type == Type::SmallInt;
+        let fits = matches!(self.data_type, Type::SmallInt);
         self.fixed(fits, "smallint", value)
     }
 
     /// An `int`.
     pub fn int(self, value: i32) -> Result<()> {
-        let fits = *self.data_type == Type::Int;
+        let fits = matches!(self.data_type, Type::Int);
         self.fixed(fits, "int", value)
     }
 
     /// A `bigint`.
     pub fn bigint(self, value: i64) -> Result<()> {
-        let fits = *self.data_type == Type::BigInt;
+        let fits = matches!(self.data_type, Type::BigInt);
         self.fixed(fits, "bigint", value)
     }
 
     /// A `float`.
     pub fn float(self, value: f32) -> Result<()> {
-        let fits = *self.data_type == Type::Float;
+        let fits = matches!(self.data_type, Type::Float);
         self.fixed(fits, "float", value)
     }
 
     /// A `double`.
     pub fn double(self, value: f64) -> Result<()> {
-        let fits = *self.data_type == Type::Double;
+        let fits = matches!(self.data_type, Type::Double);
         self.fixed(fits, "double", value)
     }
 
@@ -114,27 +124,27 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// A `date`.
+    /// A `date` within the years 1 to 9999.
     pub fn date(self, value: Date) -> Result<()> {
-        let fits = *self.data_type == Type::Date;
-        self.fixed(fits, "date", value)
+        self.is_a(matches!(self.data_type, Type::Date), "date")?;
+        self.buffer.push_checked(value.is_writable(), value, self.path)
     }
 
-    /// A `timestamp` or `timestamp_ntz`.
+    /// A `timestamp` or `timestamp_ntz` within the years 1 to 9999.
     pub fn timestamp(self, value: Timestamp) -> Result<()> {
-        let fits = matches!(self.data_type, Type::Timestamp | Type::TimestampNtz);
-        self.fixed(fits, "timestamp", value)
+        self.is_a(matches!(self.data_type, Type::Timestamp | Type::TimestampNtz), "timestamp")?;
+        self.buffer.push_checked(value.is_writable(), value, self.path)
     }
 
     /// A `string`.
     pub fn string(self, value: &str) -> Result<()> {
-        self.is_a(*self.data_type == Type::String, "string")?;
+        self.is_a(matches!(self.data_type, Type::String), "string")?;
         self.buffer.push_bytes(value.as_bytes())
     }
 
     /// A `binary`.
     pub fn binary(self, value: &[u8]) -> Result<()> {
-        self.is_a(*self.data_type == Type::Binary, "binary")?;
+        self.is_a(matches!(self.data_type, Type::Binary), "binary")?;
         self.buffer.push_bytes(value)
     }
 

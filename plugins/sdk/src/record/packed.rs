@@ -12,7 +12,7 @@ pub(crate) struct Packed<'a> {
 
 impl<'a> Packed<'a> {
     /// `None` when it does not hold `count` strings.
-    pub(super) fn new(packed: &'a contract::Packed, count: usize) -> Option<Self> {
+    pub(crate) fn new(packed: &'a contract::Packed, count: usize) -> Option<Self> {
         let Self { ends, data, validity } =
             Self { ends: &packed.ends, data: &packed.data, validity: packed.validity.as_deref() };
         let rising = ends.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -22,7 +22,7 @@ impl<'a> Packed<'a> {
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |start| *start as usize);
         let there = self.validity.is_none_or(|v| v.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1));
@@ -36,7 +36,7 @@ impl<'a> Packed<'a> {
 
 /// Byte strings back to back, written.
 #[derive(Debug, Default)]
-pub(super) struct Packing {
+pub(crate) struct Packing {
     ends: Vec<u32>,
     pub(super) data: Vec<u8>,
     /// Absent until the first null.
@@ -58,7 +58,7 @@ impl Packing {
         Some(())
     }
 
-    pub(super) fn push(&mut self, string: Option<&[u8]>) -> Option<()> {
+    pub(crate) fn push(&mut self, string: Option<&[u8]>) -> Option<()> {
         let Some(string) = string else {
             self.ends.push(u32::try_from(self.data.len()).ok()?);
             self.mark(false);
@@ -88,7 +88,9 @@ impl Packing {
         self.ends.len()
     }
 
+    /// Takes back all strings past the first `strings`.
     pub(super) fn truncate(&mut self, strings: usize) {
+        let strings = strings.min(self.len());
         self.ends.truncate(strings);
         self.data.truncate(self.ends.last().map_or(0, |end| *end as usize));
         if let Some(validity) = &mut self.validity {
@@ -99,7 +101,7 @@ impl Packing {
         }
     }
 
-    pub(super) fn into_contract(self) -> contract::Packed {
+    pub(crate) fn into_contract(self) -> contract::Packed {
         contract::Packed { ends: self.ends, data: self.data, validity: self.validity }
     }
 }
