@@ -1,1 +1,5 @@
-fn main() {}
+//! The `alluvium` binary.
+
+fn main() -> std::process::ExitCode {
+    alluvium::main(None)
+}

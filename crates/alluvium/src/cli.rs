@@ -1,0 +1,125 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Kafka through WebAssembly plugins to Delta Lake, each record exactly once.
+#[derive(Debug, Parser)]
+#[command(name = "alluvium", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Write logs as JSON lines.
+    #[arg(long, global = true)]
+    pub log_json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check pipeline files: all that can be known without the outside.
+    Check(Check),
+    /// Run the [[test]] tables of pipeline files.
+    Test(Test),
+    /// Run a pipeline over a file of records, without Kafka.
+    Try(Try),
+    /// Run pipelines.
+    Run(Run),
+    /// Show where a pipeline is: stored position, the broker's low and high, lag.
+    Position(Position),
+    /// Prove from the table that no offset is missing or doubled.
+    Verify(Verify),
+    /// Start an in-memory Kafka for trying things; it ends with this command.
+    Sandbox(Sandbox),
+    /// See it all in a minute: a sandbox, a plugin, a table, kills, the proof.
+    Demo(Demo),
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Also ask the broker and the table.
+    #[arg(long)]
+    pub connect: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Test {
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Try {
+    pub file: PathBuf,
+    /// Records, one a line.
+    pub records: PathBuf,
+    /// Write the rows to a Delta table in this directory instead of the terminal.
+    #[arg(long, value_name = "DIR")]
+    pub table: Option<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Stop at the end of each topic as it is at the start.
+    #[arg(long)]
+    pub until_end: bool,
+    /// Worker threads of each pipeline; one a core by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// Print a summary of each pipeline as JSON at the end.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Position {
+    pub file: PathBuf,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    pub file: PathBuf,
+    /// Also read the metadata column of every row.
+    #[arg(long)]
+    pub scan: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Sandbox {
+    /// A topic and its number of partitions.
+    #[arg(long = "topic", value_name = "NAME:PARTITIONS", required = true)]
+    pub topics: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// How many orders to send.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    pub records: u64,
+    /// How often to kill the worker.
+    #[arg(long, default_value_t = 5)]
+    pub kills: u32,
+    /// Where to put the pipeline file and the table; a new temporary directory by default, removed at
+    /// the end.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// The redact plugin, as `cargo xtask plugins` builds it.
+    #[arg(long, env = "ALLUVIUM_DEMO_PLUGIN")]
+    pub plugin: Option<PathBuf>,
+    /// Seed of the orders and of the kills.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+}

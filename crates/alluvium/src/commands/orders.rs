@@ -1,0 +1,138 @@
+//! The demo's records: orders of a shop, a few of them broken.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fmt::Write;
+
+const COUNTRIES: [&str; 10] = ["DE", "FR", "GB", "US", "NL", "PL", "ES", "IT", "SE", "AT"];
+const DOMAINS: [&str; 4] = ["example.com", "example.org", "mail.example.net", "shop.example.de"];
+const CURRENCIES: [&str; 6] = ["EUR", "EUR", "EUR", "USD", "GBP", "SEK"];
+const WORDS: [&str; 12] =
+    ["please", "leave", "at", "the", "door", "ring", "twice", "gift", "wrap", "fragile", "express", "weekend"];
+/// 2026-03-01T00:00:00Z in milliseconds.
+const FIRST: i64 = 1_772_323_200_000;
+/// One record in so many is broken.
+const BROKEN_EVERY: u64 = 20_011;
+
+/// Makes orders: the same seed makes the same ones.
+pub struct Orders {
+    random: StdRng,
+    number: u64,
+    milliseconds: i64,
+}
+
+/// What should become of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Row,
+    /// A test order: the plugin drops it.
+    Filtered,
+    /// Not JSON, or not an order.
+    DeadLetter,
+}
+
+impl Orders {
+    pub fn new(seed: u64) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), number: 0, milliseconds: FIRST }
+    }
+
+    /// Writes the next order to `out`, which it clears; its customer is the record's key.
+    pub fn next(&mut self, out: &mut String) -> (String, Fate) {
+        let number = self.number;
+        self.number += 1;
+        self.milliseconds += self.random.random_range(0..1300);
+        let customer = self.random.random_range(0..200_000u32);
+        let key = format!("c-{customer:06}");
+        out.clear();
+        self.write(number, customer, &key, out);
+        if number % BROKEN_EVERY == BROKEN_EVERY / 2 {
+            self.break_it(number, out);
+            return (key, Fate::DeadLetter);
+        }
+        let fate = if is_test(number) { Fate::Filtered } else { Fate::Row };
+        (key, fate)
+    }
+
+    fn write(&mut self, number: u64, customer: u32, key: &str, out: &mut String) {
+        let random = &mut self.random;
+        let mut pick = |length: usize| random.random_range(0..length);
+        let mut cents = 0;
+        let mut items = String::new();
+        for item in 0..1 + pick(3) {
+            let (quantity, price) = (1 + pick(5), 99 + pick(20_000));
+            cents += quantity * price;
+            let comma = if item > 0 { "," } else { "" };
+            let sku = pick(50_000);
+            let (units, rest) = (price / 100, price % 100);
+            // Writing to a string cannot fail.
+            let _ = write!(items, r#"{comma}{{"sku":"SKU-{sku:06}","qty":{quantity},"price":"{units}.{rest:02}"}}"#);
+        }
+        let words: Vec<&str> = (0..5 + pick(6)).map(|_| WORDS[pick(WORDS.len())]).collect();
+        let currency = CURRENCIES[pick(CURRENCIES.len())];
+        let (domain, country) = (DOMAINS[customer as usize % 4], COUNTRIES[customer as usize % 10]);
+        let (time, test) = (timestamp(self.milliseconds), is_test(number));
+        let (amount, rest, note) = (cents / 100, cents % 100, words.join(" "));
+        let _ = write!(
+            out,
+            r#"{{"id":{number},"event_time":"{time}","customer":{{"id":"{key}","email":"user{customer}@{domain}","country":"{country}"}},"items":[{items}],"currency":"{currency}","amount":{amount}.{rest:02},"test":{test},"note":"{note}"}}"#
+        );
+    }
+
+    /// Four ways in which producers break records.
+    fn break_it(&mut self, number: u64, out: &mut String) {
+        match number / BROKEN_EVERY % 4 {
+            0 => out.truncate(out.len() / 2),
+            1 => *out = out.replacen(&format!(r#""id":{number}"#), r#""id":"four""#, 1),
+            2 => *out = "not an order".to_owned(),
+            _ => *out = out.replacen(r#""note":""#, "\"note\":\"\u{1}", 1),
+        }
+    }
+}
+
+/// One order in ten is a test order, at changing places.
+fn is_test(number: u64) -> bool {
+    number % 10 == number / 10 % 10
+}
+
+/// RFC 3339 of milliseconds since the epoch, within March 2026.
+fn timestamp(milliseconds: i64) -> String {
+    let since = milliseconds - FIRST;
+    let (day, rest) = (since / 86_400_000, since % 86_400_000);
+    let (month, day) = if day < 31 {
+        (3, day + 1)
+    } else if day < 61 {
+        (4, day - 30)
+    } else {
+        (5, (day - 61) % 31 + 1)
+    };
+    let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
+    format!("2026-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn orders_are_json_but_for_the_broken_ones_and_the_same_for_a_seed() {
+        let mut orders = Orders::new(7);
+        let mut again = Orders::new(7);
+        let (mut text, mut other) = (String::new(), String::new());
+        let mut broken = 0;
+        for number in 0..90_000u64 {
+            let (key, fate) = orders.next(&mut text);
+            assert_eq!(again.next(&mut other), (key, fate));
+            assert_eq!(text, other);
+            let parsed = serde_json::from_str::<serde_json::Value>(&text);
+            match fate {
+                Fate::DeadLetter => {
+                    broken += 1;
+                    assert!(parsed.map_or(true, |order| order["id"] == "four"));
+                }
+                _ => assert_eq!(parsed.unwrap()["id"], number),
+            }
+        }
+        assert_eq!(broken, 4);
+    }
+}

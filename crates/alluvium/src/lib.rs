@@ -1,0 +1,32 @@
+//! The command line: wiring of Kafka, plugins and Delta.
+//!
+//! `main.rs` is `main(None)`; the tests' own binary passes a hook that stops the process at named
+//! points.
+
+mod cli;
+mod commands;
+mod failure;
+mod load;
+mod local;
+mod output;
+mod progress;
+mod proof;
+mod rows;
+
+use alluvium_runtime::Hook;
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs the command that the process's arguments name. Exit codes: 0 done, 1 the work failed, 2 the
+/// input (file, flags) is wrong.
+pub fn main(hook: Option<Hook>) -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    output::start_logs(arguments.log_json);
+    match commands::run(arguments, hook) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! From files to what a pipeline is made of.
+
+use crate::failure::Failure;
+use alluvium_config::{Pipeline, PluginSource, Setting};
+use alluvium_delta::{DeltaConfig, DeltaSink};
+use alluvium_kafka::KafkaConfig;
+use alluvium_runtime::Plugins;
+use alluvium_wasm::{Host, HostConfig, Kind, Limits};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A pipeline file with its plugins, admitted and configured.
+#[derive(Debug)]
+pub struct Loaded {
+    pub file: PathBuf,
+    pub pipeline: Arc<Pipeline>,
+    pub plugins: Plugins,
+}
+
+/// Reads a pipeline file; its errors are all told at once.
+pub fn pipeline(file: &Path) -> Result<Pipeline, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::input(format!("{} cannot be read: {error}", file.display()))
+            .with_hint("give the path of a pipeline file, as in examples/orders.toml")
+    })?;
+    alluvium_config::parse(&text, &file.display().to_string()).map_err(|errors| Failure::input(errors))
+}
+
+pub fn host() -> Result<Arc<Host>, Failure> {
+    Host::new(HostConfig::default()).map_err(|error| Failure::classified(&error))
+}
+
+/// Reads a pipeline file, and admits and configures its plugins.
+pub fn load(file: &Path, host: &Arc<Host>) -> Result<Loaded, Failure> {
+    let pipeline = pipeline(file)?;
+    let (mut records, mut columns) = (Vec::new(), Vec::new());
+    for transform in &pipeline.transforms {
+        let (line, column) = transform.at;
+        let here = format!("{}:{line}:{column}", file.display());
+        let PluginSource::File(path) = &transform.plugin else {
+            return Err(Failure::input(format!("{here}: plugins are given as files")));
+        };
+        let path = beside(file, path);
+        let component = std::fs::read(&path)
+            .map_err(|error| Failure::input(format!("{here}: plugin {} cannot be read: {error}", path.display())))?;
+        let name =
+            path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
+        let limits = limits(&pipeline);
+        let plugin =
+            host.admit(&name, &component, &limits).map_err(|error| Failure::classified(&error).context(&here))?;
+        match plugin.kind() {
+            Kind::Record if !columns.is_empty() => {
+                return Err(Failure::input(format!(
+                    "{here}: {name} is a record plugin, but stands after a column plugin"
+                ))
+                .with_hint("records pass record plugins before they are decoded: move it up"));
+            }
+            Kind::Record => {
+                let configured = plugin.configure_record(&transform.with);
+                records.push(Arc::new(configured.map_err(|error| Failure::classified(&error).context(&here))?));
+            }
+            Kind::Column => {
+                let configured = plugin.configure_column(&transform.with);
+                columns.push(Arc::new(configured.map_err(|error| Failure::classified(&error).context(&here))?));
+            }
+        }
+    }
+    let plugins = Plugins::new(records, columns);
+    Ok(Loaded { file: file.to_owned(), pipeline: Arc::new(pipeline), plugins })
+}
+
+fn limits(pipeline: &Pipeline) -> Limits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let limits = &pipeline.limits;
+    Limits { memory: size(limits.memory), time: limits.time, output: size(limits.output), ..Limits::default() }
+}
+
+/// A path of a pipeline file: relative ones start at the file's directory.
+pub fn beside(file: &Path, path: &str) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(path)
+}
+
+/// A table's place: a URL as it is, a path beside the pipeline file.
+fn place(file: &Path, place: &str) -> String {
+    if place.contains("://") { place.to_owned() } else { beside(file, place).display().to_string() }
+}
+
+/// The pipeline's table.
+pub fn delta_config(file: &Path, pipeline: &Pipeline) -> Result<DeltaConfig, Failure> {
+    Ok(DeltaConfig {
+        table: place(file, &pipeline.sink.table),
+        dead_letters: place(file, &pipeline.sink.dead_letters),
+        pipeline: pipeline.id.clone(),
+        topic: pipeline.source.topic.clone(),
+        partition_by: pipeline.sink.partition_by.clone(),
+        storage: settings(file, &pipeline.sink.storage)?,
+        file_size: pipeline.flush.size,
+    })
+}
+
+pub async fn sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure> {
+    let config = delta_config(file, pipeline)?;
+    DeltaSink::open(config).await.map_err(|error| Failure::classified(&error))
+}
+
+/// The pipeline's topic.
+pub fn kafka_config(file: &Path, pipeline: &Pipeline) -> Result<KafkaConfig, Failure> {
+    let group = pipeline.source.group.clone();
+    let own = || format!("alluvium.{}.{}", pipeline.id.tenant(), pipeline.id.name());
+    Ok(KafkaConfig {
+        brokers: pipeline.source.brokers.clone(),
+        topic: pipeline.source.topic.clone(),
+        group: group.unwrap_or_else(own),
+        settings: settings(file, &pipeline.source.kafka)?,
+        client_id: "alluvium".to_owned(),
+    })
+}
+
+/// Settings with their secrets, from the environment or from files.
+fn settings(file: &Path, settings: &[(String, Setting)]) -> Result<Vec<(String, String)>, Failure> {
+    let resolve = |(key, setting): &(String, Setting)| {
+        let value = match setting {
+            Setting::Plain(value) => value.clone(),
+            Setting::Env(name) => std::env::var(name).map_err(|_| {
+                Failure::input(format!("{}: {key} is taken from ${name}, which is not set", file.display()))
+                    .with_hint(format!("set {name} in the environment"))
+            })?,
+            Setting::File(path) => {
+                let path = beside(file, path);
+                let text = std::fs::read_to_string(&path).map_err(|error| {
+                    Failure::input(format!("{}: {key} is taken from {}: {error}", file.display(), path.display()))
+                })?;
+                text.trim_end_matches(['\r', '\n']).to_owned()
+            }
+        };
+        Ok((key.clone(), value))
+    };
+    settings.iter().map(resolve).collect()
+}

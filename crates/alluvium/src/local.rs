@@ -1,0 +1,56 @@
+//! A pipeline over records at hand, without Kafka.
+
+use crate::failure::Failure;
+use crate::load::Loaded;
+use alluvium_core::chunk::{NO_TIMESTAMP, Record};
+use alluvium_core::seam::TableState;
+use alluvium_core::{Chunk, Partition, Records, Span};
+use alluvium_runtime::{Planner, Processed, Stages};
+use alluvium_schema::Shape;
+use std::sync::Arc;
+
+/// A pipeline's stages over a table's state.
+pub struct Local {
+    planner: Arc<Planner>,
+    stages: Stages,
+}
+
+impl Local {
+    pub fn new(loaded: &Loaded, state: &TableState) -> Result<Self, Failure> {
+        let pipeline = &loaded.pipeline;
+        let planner = Planner::new(pipeline, &loaded.plugins, state).map_err(|error| Failure::classified(&error))?;
+        let planner = Arc::new(planner);
+        let tombstones = pipeline.source.tombstones;
+        let stages = Stages::new(loaded.plugins.clone(), planner.clone(), tombstones, &pipeline.limits, None);
+        Ok(Self { planner, stages })
+    }
+
+    /// Infers columns from a first batch, where they are inferred.
+    pub fn learn(&mut self, chunks: &[Chunk]) -> Result<(), Failure> {
+        if !self.planner.needs_sample() {
+            return Ok(());
+        }
+        let mut shape = Shape::default();
+        for chunk in chunks {
+            self.stages.observe(chunk, &mut shape).map_err(|error| Failure::classified(&error))?;
+        }
+        self.planner.grow(&shape).map(drop).map_err(|error| Failure::classified(&error))
+    }
+
+    pub fn process(&mut self, chunk: &Chunk) -> Result<Processed, Failure> {
+        self.stages.process(chunk).map_err(|error| Failure::classified(&error))
+    }
+}
+
+/// A chunk of partition 0 from `offset` on.
+pub fn chunk<'a>(offset: i64, values: impl IntoIterator<Item = &'a [u8]>) -> Result<Chunk, Failure> {
+    let mut records = Records::default();
+    let mut next = offset;
+    for value in values {
+        let record = Record { offset: next, timestamp: NO_TIMESTAMP, key: None, value: Some(value), headers: None };
+        records.push(record).map_err(|error| Failure::caused("the records do not fit into one chunk", &error))?;
+        next += 1;
+    }
+    let span = Span::new(offset, next).map_err(|error| Failure::caused("the records are out of order", &error))?;
+    Chunk::new(Partition(0), span, records).map_err(|error| Failure::caused("the records are out of order", &error))
+}
