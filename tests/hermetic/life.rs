@@ -1,0 +1,231 @@
+//! Starts, stops, takeovers.
+
+use alluvium_kafka::{Sandbox, admin};
+use alluvium_tests::workbench::PATIENCE;
+use alluvium_tests::{Options, Workbench};
+use std::time::Duration;
+
+async fn workbench(options: &Options) -> (Sandbox, Workbench) {
+    let topic = Workbench::topic_name("life");
+    let sandbox = Sandbox::start(&[(&topic, options.partitions)]).unwrap();
+    let bench = Workbench::new(sandbox.brokers(), &topic, options);
+    (sandbox, bench)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_local_state_can_be_deleted_between_two_runs() {
+    let options = Options::default();
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..1_000, 2_000).await;
+    let home = tempfile::tempdir().unwrap();
+    let environment = [("HOME", home.path().to_str().unwrap()), ("TMPDIR", home.path().to_str().unwrap())];
+    bench.run("first", &["--until-end"], &environment).done(PATIENCE);
+    // Nothing was left behind but the tables, and a new home knows nothing.
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    drop(home);
+    bench.produce(3, 1_000..2_000, 2_000).await;
+    let summary = bench.run_to_end("second");
+    assert_eq!(summary[0]["read"], 3_000, "{summary:#}");
+    bench.assert_exactly_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_until_the_end_of_a_quiet_topic_ends_and_reads_nothing_twice() {
+    let options = Options::default();
+    let (_sandbox, mut bench) = workbench(&options).await;
+    let summary = bench.run_to_end("empty");
+    assert_eq!(summary[0]["read"], 0);
+    bench.produce(3, 0..10, 10).await;
+    assert_eq!(bench.run_to_end("small")[0]["read"], 30);
+    assert_eq!(bench.run_to_end("quiet")[0]["read"], 0);
+    bench.assert_exactly_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_commits_what_was_read_and_exits_0() {
+    let options = Options { flush: "every = \"1h\"".to_owned(), ..Options::default() };
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..2_000, 2_000).await;
+    let mut process = bench.run("terminated", &[], &[]);
+    // The start of the run and the reading of 6,000 records; nothing is committed meanwhile.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(bench.committed("pipeline").await, 0);
+    process.signal("TERM");
+    let summary = process.done(PATIENCE);
+    assert_eq!(summary[0]["read"], 6_000, "{}", process.err());
+    bench.assert_exactly_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_sigterm_drops_what_is_unflushed_and_loses_nothing() {
+    let options = Options { flush: "every = \"1h\"".to_owned(), ..Options::default() };
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..500, 500).await;
+    let mut process = bench.run("terminated", &[], &[]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    process.signal("TERM");
+    process.signal("TERM");
+    process.wait(PATIENCE);
+    bench.run_to_end("again");
+    bench.assert_exactly_once().await;
+}
+
+/// Frozen past its session timeout while it holds unflushed work, then continued: the other has read
+/// its partitions meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_process_is_fenced_when_it_wakes() {
+    let options = Options { flush: "every = \"1s\"".to_owned(), ..Options::default() };
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..1_000, 6_000).await;
+    let mut first = bench.run("first", &[], &[]);
+    bench.wait_for("pipeline", 3_000).await;
+    // These are read, but not flushed, when it freezes.
+    bench.produce(3, 1_000..3_000, 6_000).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    first.signal("STOP");
+    let mut second = bench.run("second", &[], &[]);
+    bench.wait_for("pipeline", 9_000).await;
+    first.signal("CONT");
+    bench.produce(3, 3_000..6_000, 6_000).await;
+    bench.wait_for("pipeline", 18_000).await;
+    first.signal("TERM");
+    second.signal("TERM");
+    let summaries = [first.done(PATIENCE), second.done(PATIENCE)];
+    bench.assert_exactly_once().await;
+    let read: u64 = summaries.iter().map(|summary| summary[0]["read"].as_u64().unwrap()).sum();
+    assert_eq!(read, 18_000, "{summaries:#?}");
+}
+
+/// Two processes that both read everything, since they are in groups of their own: each believes
+/// that it owns all partitions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_groups_on_one_table_fence_each_other_and_double_nothing() {
+    let options = Options::default();
+    let (_sandbox, mut bench) = workbench(&options).await;
+    let text = std::fs::read_to_string(bench.dir().join("pipeline.toml")).unwrap();
+    std::fs::write(bench.dir().join("other.toml"), text.replace("group = \"", "group = \"other.")).unwrap();
+    bench.produce(3, 0..2_000, 4_000).await;
+    let mut first = bench.run("first", &[], &[]);
+    let mut second = bench.alluvium("second", &["run", "--json", "other.toml"], &[]);
+    bench.produce(3, 2_000..4_000, 4_000).await;
+    bench.wait_for("pipeline", 12_000).await;
+    first.signal("TERM");
+    second.signal("TERM");
+    first.done(PATIENCE);
+    second.done(PATIENCE);
+    bench.assert_exactly_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn latest_is_chosen_once_and_survives_a_kill_before_the_first_flush() {
+    let options = Options {
+        source: "start = \"latest\"\ntombstones = \"dead-letter\"".to_owned(),
+        flush: "every = \"1h\"".to_owned(),
+        ..Options::default()
+    };
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..100, 1_000).await;
+    let mut before = bench.fates.split_off(&(0, 0));
+    let mut process = bench.run("killed", &[], &[]);
+    bench.wait_for("pipeline", 300).await;
+    bench.produce(3, 100..600, 1_000).await;
+    process.signal("KILL");
+    process.wait(PATIENCE);
+    bench.produce(3, 600..1_000, 1_000).await;
+    bench.run_to_end("again");
+    assert_eq!(before.len(), 300);
+    before.clear();
+    bench.assert_exactly_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_offsets_stop_the_pipeline_and_are_named() {
+    let options = Options { partitions: 1, ..Options::default() };
+    let topic = Workbench::topic_name("lost");
+    let sandbox = Sandbox::start(&[(&topic, 1)]).unwrap();
+    let mut bench = Workbench::new(sandbox.brokers(), &topic, &options);
+    bench.produce(1, 0..100, 100).await;
+    bench.run_to_end("first");
+    // A sandbox keeps about 5 MiB of a partition: the records from offset 100 on are pushed out.
+    let producer = alluvium_kafka::Producer::connect(sandbox.brokers(), &[]).unwrap();
+    let big = vec![b' '; 300_000];
+    for _ in 0..40 {
+        let record =
+            alluvium_kafka::NewRecord { topic: &topic, partition: Some(0), value: Some(&big), ..Default::default() };
+        producer.produce(record).await.unwrap();
+    }
+    let mut process = bench.run("lost", &["--until-end"], &[]);
+    let status = process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(2), "{}", process.err());
+    assert!(process.err().contains("offsets 100 to "), "{}", process.err());
+    assert!(process.err().contains("lost_data = \"skip\""), "{}", process.err());
+    let skipping = Options { source: "lost_data = \"skip\"".to_owned(), ..options };
+    bench.write("pipeline.toml", &topic, &skipping);
+    bench.run_to_end("skipping");
+    let proof = bench.alluvium("verify", &["verify", "--json", "pipeline.toml"], &[]).done(PATIENCE);
+    assert!(proof["log"]["partitions"][0]["skipped"].as_i64().unwrap() > 0, "{proof:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_not_there_is_named() {
+    let options = Options::default();
+    let (_sandbox, bench) = workbench(&options).await;
+    bench.write("pipeline.toml", "no-such-topic", &options);
+    let mut process = bench.run("absent", &["--until-end"], &[]);
+    assert_ne!(process.wait(PATIENCE).code(), Some(0));
+    assert!(process.err().contains("no-such-topic"), "{}", process.err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_rows_of_one_record_are_numbered_and_rejected_together() {
+    use alluvium_tests::workbench::transform;
+    let options = Options { partitions: 1, transforms: transform("unwrap", "{}"), ..Options::default() };
+    let (sandbox, bench) = workbench(&options).await;
+    let producer = alluvium_kafka::Producer::connect(sandbox.brokers(), &[]).unwrap();
+    for value in [
+        r#"{"payload":[{"id":1},{"id":2},{"id":3}]}"#,
+        r#"{"payload":{"id":4}}"#,
+        r#"{"payload":[{"id":5},{"id":}]}"#,
+        r#"{"other":1}"#,
+        r#"{"payload":[]}"#,
+        r#"{"payload":[{"id":6},7]}"#,
+    ] {
+        let record = alluvium_kafka::NewRecord {
+            topic: bench.topic(),
+            partition: Some(0),
+            value: Some(value.as_bytes()),
+            ..Default::default()
+        };
+        producer.produce(record).await.unwrap();
+    }
+    let summary = bench.run_to_end("run");
+    let counts = ["read", "kept", "rows", "filtered", "rejected"].map(|name| summary[0][name].as_u64().unwrap());
+    assert_eq!(counts, [6, 2, 4, 1, 3], "{summary:#}");
+    let rows = bench.rows("pipeline").await;
+    assert_eq!(rows.into_iter().collect::<Vec<_>>(), [((0, 0), 3), ((0, 1), 1)]);
+    let letters = bench.dead_letters("pipeline").await;
+    assert_eq!(letters.into_keys().collect::<Vec<_>>(), [(0, 2), (0, 3), (0, 5)]);
+    bench.alluvium("verify", &["verify", "--scan", "--json", "pipeline.toml"], &[]).done(PATIENCE);
+}
+
+/// Partitions that appear later are read from their beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_created_anew_stops_the_pipeline() {
+    let options = Options { partitions: 1, ..Options::default() };
+    let first = Workbench::topic_name("anew");
+    let sandbox = Sandbox::start(&[(&first, 1)]).unwrap();
+    let mut bench = Workbench::new(sandbox.brokers(), &first, &options);
+    bench.produce(1, 0..100, 100).await;
+    bench.run_to_end("first");
+    // A broker that has lost everything: the same topic, with fewer records than were read.
+    drop(sandbox);
+    let sandbox = Sandbox::start(&[]).unwrap();
+    admin::create_topic(sandbox.brokers(), &first, 1, &[]).await.ok();
+    sandbox.create_topic(&first, 1).await.ok();
+    let text = std::fs::read_to_string(bench.dir().join("pipeline.toml")).unwrap();
+    let text = text.replace(bench.brokers(), sandbox.brokers());
+    std::fs::write(bench.dir().join("pipeline.toml"), text).unwrap();
+    let mut process = bench.run("anew", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
+    assert!(process.err().contains("at offset 100"), "{}", process.err());
+}

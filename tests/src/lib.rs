@@ -1,0 +1,11 @@
+//! What the end-to-end tests share: a pipeline in a directory of its own, records whose fate is
+//! known, processes, and the comparison of a table with what was produced.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)]
+
+pub mod fates;
+pub mod process;
+pub mod workbench;
+
+pub use fates::{Fate, record};
+pub use process::Process;
+pub use workbench::{Options, Workbench};

@@ -1,0 +1,87 @@
+//! A running alluvium.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The binary under test: cargo tells test runners where it is, and puts it beside the tests' own.
+pub fn binary() -> PathBuf {
+    let told = std::env::var_os("CARGO_BIN_EXE_alluvium-under-test").map(PathBuf::from);
+    told.unwrap_or_else(|| {
+        let own = std::env::current_exe().expect("the test's own path");
+        own.parent().and_then(Path::parent).expect("a target directory").join("alluvium-under-test")
+    })
+}
+
+/// A child process whose output goes to files; killed when it is dropped.
+pub struct Process {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Process {
+    /// Starts the binary with these arguments and environment variables, in `dir`.
+    pub fn start(dir: &Path, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let (out, err) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.err")));
+        let file = |path: &Path| Stdio::from(std::fs::File::create(path).expect("an output file"));
+        let child = Command::new(binary())
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .env_remove("ALLUVIUM_LOG")
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(file(&out))
+            .stderr(file(&err))
+            .spawn()
+            .expect("the binary starts");
+        Self { child, out, err }
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, at_most: Duration) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                return status;
+            }
+            assert!(begun.elapsed() < at_most, "still running after {at_most:?}:\n{}", self.err());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the child can be waited for").is_none()
+    }
+
+    /// Waits for its end, which must be a good one; what it printed as JSON.
+    pub fn done(&mut self, at_most: Duration) -> Value {
+        let status = self.wait(at_most);
+        assert!(status.success(), "{status}:\n{}", self.err());
+        serde_json::from_str(&self.out()).unwrap_or(Value::Null)
+    }
+
+    /// Sends a signal by name, such as `TERM`, `KILL`, `STOP`, `CONT`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success(), "SIG{name} was not sent");
+    }
+
+    pub fn out(&self) -> String {
+        std::fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    pub fn err(&self) -> String {
+        std::fs::read_to_string(&self.err).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.signal("KILL");
+            let _status = self.child.wait();
+        }
+    }
+}

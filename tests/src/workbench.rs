@@ -1,0 +1,271 @@
+//! A pipeline in a directory of its own, and the table it writes.
+
+use crate::{Fate, Process, record};
+use alluvium_core::{Partition, PipelineId};
+use alluvium_delta::{DeltaConfig, DeltaSink, TableRole};
+use alluvium_kafka::{NewRecord, Producer};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Long enough for a slow machine, short enough to be told of a hang.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a pipeline file says beyond the usual.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub partitions: i32,
+    /// Lines of `[source]`.
+    pub source: String,
+    /// `[[transform]]` tables.
+    pub transforms: String,
+    pub schema: String,
+    /// Lines of `[sink]`.
+    pub sink: String,
+    pub flush: String,
+    pub limits: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            partitions: 3,
+            source: "tombstones = \"dead-letter\"".to_owned(),
+            transforms: redact(),
+            schema: "mapping = \"infer\"".to_owned(),
+            sink: String::new(),
+            flush: "every = \"200ms\"".to_owned(),
+            limits: String::new(),
+        }
+    }
+}
+
+/// A component that `cargo xtask plugins` has built.
+pub fn plugin(name: &str) -> PathBuf {
+    let named = std::env::var_os("ALLUVIUM_PLUGINS").map(PathBuf::from);
+    let beside = || {
+        let binary = crate::process::binary();
+        binary.parent().unwrap().parent().unwrap().join("plugins")
+    };
+    let path = named.unwrap_or_else(beside).join(format!("{name}.wasm"));
+    assert!(path.is_file(), "{} is missing: run `cargo xtask plugins`", path.display());
+    path
+}
+
+/// The redact plugin, which drops test orders.
+pub fn redact() -> String {
+    transform("redact", r#"{ fields = ["customer.email"] }"#)
+}
+
+/// A `[[transform]]` table.
+pub fn transform(name: &str, with: &str) -> String {
+    format!("[[transform]]\nplugin = {:?}\nwith = {with}\n", plugin(name))
+}
+
+/// A topic, a pipeline that reads it, and what was produced into it.
+pub struct Workbench {
+    dir: tempfile::TempDir,
+    brokers: String,
+    topic: String,
+    /// What must become of each record, by partition and offset.
+    pub fates: BTreeMap<(i32, i64), Fate>,
+}
+
+impl Workbench {
+    /// A workbench on a broker that already has `topic` with `options.partitions`.
+    pub fn new(brokers: &str, topic: &str, options: &Options) -> Self {
+        let dir = tempfile::Builder::new().prefix("alluvium-test-").tempdir().expect("a directory");
+        let bench = Self { dir, brokers: brokers.to_owned(), topic: topic.to_owned(), fates: BTreeMap::new() };
+        bench.write("pipeline.toml", topic, options);
+        bench
+    }
+
+    /// Another name for every topic, so that tests can share a broker.
+    pub fn topic_name(prefix: &str) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes a pipeline file; its pipeline and table are named like the file.
+    pub fn write(&self, file: &str, topic: &str, options: &Options) {
+        let name = file.trim_end_matches(".toml");
+        let Options { source, transforms, schema, sink, flush, limits, .. } = options;
+        let text = format!(
+            r#"version = 1
+tenant = "test"
+name = "{name}"
+
+[source]
+brokers = ["{}"]
+topic = "{topic}"
+group = "{topic}.{name}"
+kafka = {{ "session.timeout.ms" = "1500", "heartbeat.interval.ms" = "300" }}
+{source}
+
+{transforms}
+[schema]
+{schema}
+
+[sink]
+table = "{name}"
+{sink}
+
+[flush]
+{flush}
+
+[limits]
+{limits}
+"#,
+            self.brokers
+        );
+        std::fs::write(self.dir().join(file), text).expect("the pipeline file can be written");
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn brokers(&self) -> &str {
+        &self.brokers
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Produces records `range` of `count` into each partition.
+    pub async fn produce(&mut self, partitions: i32, range: std::ops::Range<u64>, count: u64) {
+        let producer = Producer::connect(&self.brokers, &[]).expect("a producer");
+        let mut on_their_way = Vec::new();
+        for index in range {
+            for partition in 0..partitions {
+                let (value, fate) = record(partition, index, count);
+                let record = NewRecord {
+                    topic: &self.topic,
+                    partition: Some(partition),
+                    key: Some(b"key"),
+                    value: value.as_deref(),
+                    ..NewRecord::default()
+                };
+                on_their_way.push((producer.enqueue(record).await.expect("a place in the queue"), fate));
+            }
+        }
+        for (delivery, fate) in on_their_way {
+            let delivered = delivery.await.expect("the record is delivered");
+            self.fates.insert((delivered.partition, delivered.offset), fate);
+        }
+    }
+
+    /// Starts `alluvium run --json` on the pipeline file, with more arguments and variables.
+    pub fn run(&self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
+        self.alluvium(name, &[&["run", "--json", "pipeline.toml"], arguments].concat(), environment)
+    }
+
+    pub fn alluvium(&self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
+        Process::start(self.dir(), name, arguments, environment)
+    }
+
+    /// Runs to the end of the topic.
+    pub fn run_to_end(&self, name: &str) -> Value {
+        self.run(name, &["--until-end"], &[]).done(PATIENCE)
+    }
+
+    pub async fn sink(&self, pipeline: &str) -> DeltaSink {
+        let place = |name: String| self.dir().join(name).display().to_string();
+        let config = DeltaConfig {
+            table: place(pipeline.to_owned()),
+            dead_letters: place(format!("{pipeline}_dead_letters")),
+            pipeline: PipelineId::new("test", pipeline, 1).expect("a name"),
+            topic: self.topic.clone(),
+            partition_by: Vec::new(),
+            storage: Vec::new(),
+            file_size: 1 << 27,
+        };
+        DeltaSink::open(config).await.expect("the table opens")
+    }
+
+    /// The sum of stored positions.
+    pub async fn committed(&self, pipeline: &str) -> i64 {
+        use alluvium_core::seam::Table;
+        let state = self.sink(pipeline).await.load().await.expect("the table loads");
+        state.positions.iter().map(|(_, position)| position).sum()
+    }
+
+    /// Waits until the table's positions add up to at least `wanted`.
+    pub async fn wait_for(&self, pipeline: &str, wanted: i64) {
+        let begun = Instant::now();
+        loop {
+            let committed = self.committed(pipeline).await;
+            if committed >= wanted {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "only {committed} of {wanted} records are committed");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// How often each offset is in the table.
+    pub async fn rows(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
+        let mut rows = BTreeMap::new();
+        let mut scan = self.sink(pipeline).await.scan_kafka_column("_kafka").await.expect("a scan");
+        while let Some(batch) = scan.next().await {
+            for row in batch.expect("rows") {
+                *rows.entry((row.partition.0, row.offset)).or_default() += 1;
+            }
+        }
+        rows
+    }
+
+    /// How often each offset is in the dead letters.
+    pub async fn dead_letters(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
+        let columns = ["partition", "offset"].map(str::to_owned);
+        let sink = self.sink(pipeline).await;
+        let batch = sink.first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await.expect("dead letters");
+        let mut letters = BTreeMap::new();
+        if batch.num_columns() == 2 {
+            let partitions = batch.column(0).as_primitive::<Int32Type>();
+            let offsets = batch.column(1).as_primitive::<Int64Type>();
+            for row in 0..batch.num_rows() {
+                *letters.entry((partitions.value(row), offsets.value(row))).or_default() += 1;
+            }
+        }
+        letters
+    }
+
+    /// The table and the dead letters hold exactly what was produced, each record once, and the
+    /// table proves it by itself.
+    pub async fn assert_exactly_once(&self) {
+        let wanted = |fate: Fate| -> BTreeMap<(i32, i64), u32> {
+            self.fates.iter().filter(|(_, found)| **found == fate).map(|(place, _)| (*place, 1)).collect()
+        };
+        assert_same("rows", &self.rows("pipeline").await, &wanted(Fate::Row));
+        assert_same("dead letters", &self.dead_letters("pipeline").await, &wanted(Fate::DeadLetter));
+        let proof = self.alluvium("verify", &["verify", "--scan", "--json", "pipeline.toml"], &[]).done(PATIENCE);
+        let read: u64 =
+            proof["log"]["partitions"].as_array().unwrap().iter().map(|p| p["read"].as_u64().unwrap()).sum();
+        assert_eq!(read, self.fates.len() as u64, "{proof:#}");
+    }
+
+    /// The positions that the table holds.
+    pub async fn positions(&self, pipeline: &str) -> Vec<(Partition, i64)> {
+        use alluvium_core::seam::Table;
+        let mut positions = self.sink(pipeline).await.load().await.expect("the table loads").positions;
+        positions.sort_unstable();
+        positions
+    }
+}
+
+fn assert_same(what: &str, found: &BTreeMap<(i32, i64), u32>, wanted: &BTreeMap<(i32, i64), u32>) {
+    let missing: Vec<_> = wanted.keys().filter(|place| !found.contains_key(place)).take(10).collect();
+    let doubled: Vec<_> = found.iter().filter(|(_, times)| **times > 1).take(10).collect();
+    let stray: Vec<_> = found.keys().filter(|place| !wanted.contains_key(place)).take(10).collect();
+    assert!(
+        missing.is_empty() && doubled.is_empty() && stray.is_empty(),
+        "{what}: missing {missing:?}, doubled {doubled:?}, should not be there {stray:?} (of {} wanted)",
+        wanted.len()
+    );
+}
