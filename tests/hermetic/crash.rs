@@ -16,7 +16,11 @@ async fn killed_at(point: &str, times: u32) {
     bench.produce(options.partitions, 0..COUNT / 2, COUNT).await;
     let at = format!("{point}#{times}");
     let mut killed = bench.run("killed", &[], &[("ALLUVIUM_KILL_AT", &at)]);
-    // The second half, with a new field, comes while it runs.
+    // The second half, with a new field, comes after a first commit, if it lives to make one.
+    let half = i64::try_from(COUNT / 2).unwrap() * i64::from(options.partitions);
+    while killed.is_running() && bench.committed("pipeline").await < half {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     bench.produce(options.partitions, COUNT / 2..COUNT, COUNT).await;
     let status = killed.wait(PATIENCE);
     assert_eq!(status.signal(), Some(9), "{at} was not reached: {status}\n{}", killed.err());

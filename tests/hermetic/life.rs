@@ -148,7 +148,13 @@ async fn lost_offsets_stop_the_pipeline_and_are_named() {
     bench.run_to_end("first");
     // A sandbox keeps about 5 MiB of a partition: the records from offset 100 on are pushed out.
     let producer = alluvium_kafka::Producer::connect(sandbox.brokers(), &[]).unwrap();
-    let big = vec![b' '; 300_000];
+    // Not to be compressed: what counts is the size on the broker.
+    let mut state = 1u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let big: Vec<u8> = noise.take(300_000).collect();
     for _ in 0..40 {
         let record =
             alluvium_kafka::NewRecord { topic: &topic, partition: Some(0), value: Some(&big), ..Default::default() };

@@ -167,10 +167,16 @@ impl<S: Source, T: Table> Driver<S, T> {
 
 // The end of a topic, for `until_end`.
 impl<S: Source, T: Table> Driver<S, T> {
+    /// Notes where each partition ends now. A position that does not fit the broker is told here too:
+    /// one beyond the end would look as if everything had been read.
     pub(super) async fn find_ends(&mut self) -> Result<(), Error> {
         let partitions = self.source.partitions().await.map_err(|error| Error::Source(Fault::new(error)))?;
+        let state = self.load().await?;
         for partition in partitions {
             let watermarks = self.watermarks(partition).await?;
+            if let Resume::Beyond { stored, high } = resume(position(&state, partition), watermarks) {
+                return Err(PositionError::Beyond { partition, stored, high }.into());
+            }
             self.ends.insert(partition, watermarks.high);
             // An empty partition is at its end before anybody reads it.
             self.lows.insert(partition, watermarks.low);
