@@ -1,4 +1,4 @@
-//! `cargo xtask demo` and `cargo xtask test`: the README's two commands.
+//! `cargo xtask demo`, `test` and `bench`: builds all that is needed, then runs it.
 
 use crate::{plugins, setup};
 use anyhow::{Context, Result, bail};
@@ -23,7 +23,7 @@ pub struct TestArgs {
 pub fn demo(args: &DemoArgs) -> Result<()> {
     setup::system(false)?;
     let out = plugins::build_all()?;
-    let mut cargo = cargo();
+    let mut cargo = cargo()?;
     cargo.args(["run", "--locked", "--package", "alluvium", "--", "demo", "--plugin"]).arg(out.join("redact.wasm"));
     run(cargo.args(&args.arguments))
 }
@@ -33,16 +33,38 @@ pub fn test(args: &TestArgs) -> Result<()> {
     let (python, jars) = (setup::python()?, setup::spark_jars()?);
     let out = plugins::build_all()?;
     // The guests' SDK is tested on this machine's own target.
-    let mut sdk = cargo();
-    sdk.current_dir(plugins::guests()?).args(["test", "--locked", "--workspace"]);
-    run(sdk.arg("--target-dir").arg(plugins::native_target_dir()?))?;
-    let mut cargo = cargo();
+    let (guests, target) = plugins::native_workspace()?;
+    let mut sdk = cargo()?;
+    sdk.current_dir(guests).args(["test", "--locked", "--workspace", "--target-dir"]);
+    run(sdk.arg(target))?;
+    let mut cargo = cargo()?;
     cargo.args(["test", "--locked", "--workspace"]).args(&args.arguments);
     run(cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))
 }
 
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+/// Measures alluvium beside a vectorised script, on a real broker.
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    /// Arguments of the benchmark: --records N, --runs N
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub fn bench(args: &BenchArgs) -> Result<()> {
+    setup::system(true)?;
+    let (python, out) = (setup::python()?, plugins::build_all()?);
+    let mut build = cargo()?;
+    run(build.args(["build", "--locked", "--release", "--package", "alluvium", "--package", "alluvium-bench"]))?;
+    let mut bench = cargo()?;
+    bench.args(["run", "--locked", "--release", "--package", "alluvium-bench", "--", "--plugin"]);
+    bench.arg(out.join("redact.wasm")).arg("--python").arg(python);
+    run(bench.args(&args.arguments))
+}
+
+fn cargo() -> Result<Command> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(plugins::repository()?);
+    Ok(cargo)
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -6,7 +6,9 @@
     reason = "a command line tool: what it has to say goes to the terminal"
 )]
 
+mod cargo;
 mod plugins;
+mod setup;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -21,12 +23,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    Setup(setup::Args),
     Plugins(plugins::Args),
+    Demo(cargo::DemoArgs),
+    Test(cargo::TestArgs),
+    Bench(cargo::BenchArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
+        Task::Setup(args) => setup::run(&args),
         Task::Plugins(args) => plugins::run(&args),
+        Task::Demo(args) => cargo::demo(&args),
+        Task::Test(args) => cargo::test(&args),
+        Task::Bench(args) => cargo::bench(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

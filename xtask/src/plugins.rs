@@ -23,6 +23,21 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    components(args).map(drop)
+}
+
+/// Builds all components to where they go by default, and says where that is.
+pub fn build_all() -> Result<PathBuf> {
+    components(&Args { out: None, toolchain: toolchain::Choice::Auto })
+}
+
+/// The guests' workspace, and a target directory for what of it runs on this machine.
+pub fn native_workspace() -> Result<(PathBuf, PathBuf)> {
+    let root = repository()?;
+    Ok((root.join("plugins"), target_dir(&root)?.join("plugins-build/native")))
+}
+
+fn components(args: &Args) -> Result<PathBuf> {
     let root = repository()?;
     let target_dir = target_dir(&root)?;
     let out = args.out.clone().unwrap_or_else(|| target_dir.join("plugins"));
@@ -41,10 +56,10 @@ pub fn run(args: &Args) -> Result<()> {
         let bytes = component::encode_text(&text, &name, &worlds).with_context(|| format!("{}", text.display()))?;
         finish(&out, &format!("hostile-{name}"), &bytes)?;
     }
-    Ok(())
+    Ok(out)
 }
 
-fn repository() -> Result<PathBuf> {
+pub fn repository() -> Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(here.parent().context("the xtask crate lies in no repository")?.to_owned())
 }
@@ -56,8 +71,8 @@ fn target_dir(root: &Path) -> Result<PathBuf> {
 
 /// Builds the guests and returns the core module of each, by name.
 fn build(toolchain: &Toolchain, guests: &Path, build_dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let mut cargo = toolchain.cargo();
-    cargo.current_dir(guests).args(["build", "--locked", "--release", "--target", TARGET]);
+    let mut cargo = toolchain.cargo_build();
+    cargo.current_dir(guests).args(["--locked", "--release"]);
     cargo.arg("--target-dir").arg(build_dir).arg("--message-format=json-render-diagnostics");
     cargo.arg("--config").arg(remap(guests)?);
     let output = cargo.stderr(Stdio::inherit()).output().with_context(|| format!("running {cargo:?}"))?;

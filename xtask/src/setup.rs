@@ -55,7 +55,9 @@ pub fn system(tests: bool) -> Result<()> {
         bail!("missing on this machine: {packages} (on Debian: apt-get install {packages})");
     }
     println!("installing {packages}");
-    let apt = |arguments: &[&str]| run_quietly(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments));
+    let apt = |arguments: &[&str]| {
+        run_quietly(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments))
+    };
     apt(&["update", "-qq"])?;
     apt(&[&["install", "-y", "-qq", "--no-install-recommends"], missing.as_slice()].concat())
 }
@@ -78,7 +80,8 @@ pub fn cache_dir() -> Result<PathBuf> {
 
 /// The interpreter of an environment with the readers that the interop tests use.
 pub fn python() -> Result<PathBuf> {
-    let wanted = fs::read_to_string(interop().join("requirements.txt")).context("reading tests/interop/requirements.txt")?;
+    let wanted =
+        fs::read_to_string(interop().join("requirements.txt")).context("reading tests/interop/requirements.txt")?;
     let dir = cache_dir()?.join("python");
     let (python, stamp) = (dir.join("bin/python"), dir.join("requirements.txt"));
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
@@ -107,7 +110,15 @@ pub fn spark_jars() -> Result<PathBuf> {
     }
     fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
     let mut mvn = Command::new("mvn");
-    mvn.args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DincludeGroupIds=io.delta,io.unitycatalog", "-f"]).arg(&pom);
+    mvn.args([
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        "-DincludeGroupIds=io.delta,io.unitycatalog",
+        "-f",
+    ])
+    .arg(&pom);
     run_quietly(mvn.arg(format!("-DoutputDirectory={}", dir.display())))?;
     fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
     Ok(dir)
@@ -119,7 +130,8 @@ fn interop() -> PathBuf {
 
 /// Runs a command; its output is shown only when it fails.
 fn run_quietly(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {:?}", command.get_program()))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("starting {:?}", command.get_program()))?;
     if !output.status.success() {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         bail!("{command:?} ended with {}:\n{out}{err}", output.status);

@@ -45,6 +45,21 @@ pub struct RunOptions {
     pub workers: usize,
 }
 
+/// A pipeline to be run.
+pub struct PipelineRun {
+    pub pipeline: Arc<Pipeline>,
+    pub plugins: Plugins,
+    pub options: RunOptions,
+    pub stats: Arc<Stats>,
+    pub hook: Option<Hook>,
+}
+
+impl std::fmt::Debug for PipelineRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PipelineRun").field("pipeline", &self.pipeline.id).finish_non_exhaustive()
+    }
+}
+
 /// What the owner of the process asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
@@ -138,16 +153,8 @@ impl<S: Source, T: Table> std::fmt::Debug for Driver<S, T> {
 
 impl<S: Source, T: Table> Driver<S, T> {
     /// A driver over the table's present state; starts its workers.
-    pub fn new(
-        pipeline: Arc<Pipeline>,
-        source: S,
-        table: Arc<T>,
-        state: &TableState,
-        plugins: Plugins,
-        options: RunOptions,
-        stats: Arc<Stats>,
-        hook: Option<Hook>,
-    ) -> Result<Self, Error> {
+    pub fn new(run: PipelineRun, source: S, table: Arc<T>, state: &TableState) -> Result<Self, Error> {
+        let PipelineRun { pipeline, plugins, options, stats, hook } = run;
         let planner = Arc::new(Planner::new(&pipeline, &plugins, state)?);
         let limit = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
         let (budget, open) = (limit(pipeline.flush.memory), limit(pipeline.flush.size));

@@ -19,7 +19,7 @@ pub mod stages;
 pub mod stats;
 pub mod worker;
 
-pub use driver::{Driver, RunOptions, Shutdown};
+pub use driver::{Driver, PipelineRun, RunOptions, Shutdown};
 pub use error::Error;
 pub use planner::Planner;
 pub use stages::{Plugins, Processed, Stages};

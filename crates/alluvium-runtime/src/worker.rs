@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Chunks that may wait for one worker: enough to keep it busy, few enough to answer a flush soon.
 const QUEUE: usize = 4;
 
+#[expect(clippy::large_enum_variant, reason = "almost every job is a chunk: boxing it would gain nothing")]
 pub(crate) enum Job<F> {
     Chunk(Chunk, Charge),
     /// Hand over all that was made since the last one.

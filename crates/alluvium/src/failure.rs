@@ -51,7 +51,7 @@ impl Failure {
     }
 
     /// The same with the exit code of a wrong input.
-    pub fn as_input(self) -> Self {
+    pub fn into_input(self) -> Self {
         Self { exit_code: WRONG_INPUT, ..self }
     }
 

@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod load;
 mod local;
+pub mod orders;
 mod output;
 mod progress;
 mod proof;

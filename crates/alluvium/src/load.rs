@@ -23,7 +23,7 @@ pub fn pipeline(file: &Path) -> Result<Pipeline, Failure> {
         Failure::input(format!("{} cannot be read: {error}", file.display()))
             .with_hint("give the path of a pipeline file, as in examples/orders.toml")
     })?;
-    alluvium_config::parse(&text, &file.display().to_string()).map_err(|errors| Failure::input(errors))
+    alluvium_config::parse(&text, &file.display().to_string()).map_err(Failure::input)
 }
 
 pub fn host() -> Result<Arc<Host>, Failure> {
@@ -106,7 +106,8 @@ pub async fn sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure
 /// The pipeline's topic.
 pub fn kafka_config(file: &Path, pipeline: &Pipeline) -> Result<KafkaConfig, Failure> {
     let group = pipeline.source.group.clone();
-    let own = || format!("alluvium.{}.{}", pipeline.id.tenant(), pipeline.id.name());
+    let id = &pipeline.id;
+    let own = || format!("alluvium.{}.{}.{}", id.tenant(), id.name(), id.generation());
     Ok(KafkaConfig {
         brokers: pipeline.source.brokers.clone(),
         topic: pipeline.source.topic.clone(),

@@ -51,8 +51,8 @@ impl Toolchain {
         }
     }
 
-    /// Its cargo, to which a subcommand can be added.
-    pub fn cargo(&self) -> Command {
+    /// Its `cargo build` for [`TARGET`], to which further arguments can be added.
+    pub fn cargo_build(&self) -> Command {
         let mut cargo = match self {
             Self::Active => Command::new(active("CARGO", "cargo")),
             Self::Debian { .. } => Command::new("/usr/bin/cargo"),
@@ -60,11 +60,11 @@ impl Toolchain {
         for name in FOREIGN {
             cargo.env_remove(name);
         }
+        cargo.args(["build", "--target", TARGET]);
         if let Self::Debian { linker } = self {
             cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC_WRAPPER");
             // Building the standard library is an unstable option of cargo.
             cargo.env("RUSTC", "/usr/bin/rustc").env("RUSTC_BOOTSTRAP", "1");
-            // Cargo's options that follow a subcommand may also stand before it.
             cargo.arg("-Zbuild-std=std,panic_abort");
             cargo.arg("--config").arg(format!("target.{TARGET}.linker={:?}", linker.display().to_string()));
         }

@@ -1,7 +1,7 @@
 //! `alluvium demo`: all of it in one minute.
 
-use super::orders::{Fate, Orders};
 use crate::failure::Failure;
+use crate::orders::{Fate, Orders};
 use crate::proof::prove;
 use crate::{cli, load, output};
 use alluvium_core::seam::Table;
@@ -114,7 +114,7 @@ fn toml_string(text: &str) -> String {
 async fn produce(brokers: &str, records: u64, seed: u64, ledger: &Ledger) -> Result<(), Failure> {
     let failed = |error: alluvium_kafka::Error| Failure::classified(&error).context("the producer failed");
     let producer = Producer::connect(brokers, &[]).map_err(failed)?;
-    let mut orders = Orders::new(seed);
+    let mut orders = Orders::new(seed, true);
     let mut order = String::new();
     let mut deliveries = Vec::new();
     for number in 0..records {
@@ -126,7 +126,7 @@ async fn produce(brokers: &str, records: u64, seed: u64, ledger: &Ledger) -> Res
         while produced.load(Ordering::Relaxed) - committed.load(Ordering::Acquire) >= AHEAD {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let (key, fate) = orders.next(&mut order);
+        let (key, fate) = orders.write_next(&mut order);
         let record = NewRecord {
             topic: TOPIC,
             partition: Some(partition as i32),

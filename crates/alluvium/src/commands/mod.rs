@@ -2,7 +2,7 @@
 
 mod check;
 mod demo;
-mod orders;
+
 mod position;
 mod run;
 mod sandbox;

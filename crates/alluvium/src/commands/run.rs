@@ -5,7 +5,7 @@ use crate::load::Loaded;
 use crate::{cli, load, output, progress};
 use alluvium_core::seam::Table;
 use alluvium_kafka::KafkaSource;
-use alluvium_runtime::{Driver, Hook, RunOptions, Shutdown, Stats};
+use alluvium_runtime::{Driver, Hook, PipelineRun, RunOptions, Shutdown, Stats};
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -94,7 +94,8 @@ async fn run_one(
     let source = KafkaSource::connect(load::kafka_config(&loaded.file, &loaded.pipeline)?);
     let source = source.map_err(|error| classified(&error))?;
     let Loaded { pipeline, plugins, .. } = loaded;
-    let driver = Driver::new(pipeline, source, Arc::new(sink), &state, plugins, options, stats, hook);
+    let run = PipelineRun { pipeline, plugins, options, stats, hook };
+    let driver = Driver::new(run, source, Arc::new(sink), &state);
     let driver = driver.map_err(|error| classified(&error))?;
     driver.run(shutdown).await.map_err(|error| classified(&error))
 }
@@ -118,7 +119,7 @@ fn end(mut failures: Vec<Failure>) -> Result<(), Failure> {
     let Some(last) = failures.pop() else { return Ok(()) };
     failures.iter().for_each(output::failure);
     let code = failures.first().map_or(last.exit_code(), Failure::exit_code);
-    Err(if code == WRONG_INPUT { last.as_input() } else { last })
+    Err(if code == WRONG_INPUT { last.into_input() } else { last })
 }
 
 /// The first SIGTERM or SIGINT asks for a flush, the second for an end at once.

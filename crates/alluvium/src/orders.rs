@@ -1,8 +1,7 @@
-//! The demo's records: orders of a shop, a few of them broken.
+//! Records of the demo and the benchmark: orders of a shop.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::fmt::Write;
 
 const COUNTRIES: [&str; 10] = ["DE", "FR", "GB", "US", "NL", "PL", "ES", "IT", "SE", "AT"];
 const DOMAINS: [&str; 4] = ["example.com", "example.org", "mail.example.net", "shop.example.de"];
@@ -11,11 +10,13 @@ const WORDS: [&str; 12] =
     ["please", "leave", "at", "the", "door", "ring", "twice", "gift", "wrap", "fragile", "express", "weekend"];
 /// 2026-03-01T00:00:00Z in milliseconds.
 const FIRST: i64 = 1_772_323_200_000;
-/// One record in so many is broken.
+/// One record in so many is broken, where they are asked for.
 const BROKEN_EVERY: u64 = 20_011;
 
 /// Makes orders: the same seed makes the same ones.
+#[derive(Debug)]
 pub struct Orders {
+    broken: bool,
     random: StdRng,
     number: u64,
     milliseconds: i64,
@@ -32,20 +33,20 @@ pub enum Fate {
 }
 
 impl Orders {
-    pub fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), number: 0, milliseconds: FIRST }
+    /// Orders, with `broken` a few of them so that they cannot become rows.
+    pub fn new(seed: u64, broken: bool) -> Self {
+        Self { broken, random: StdRng::seed_from_u64(seed), number: 0, milliseconds: FIRST }
     }
 
-    /// Writes the next order to `out`, which it clears; its customer is the record's key.
-    pub fn next(&mut self, out: &mut String) -> (String, Fate) {
+    /// Puts the next order into `out`; its customer is the record's key.
+    pub fn write_next(&mut self, out: &mut String) -> (String, Fate) {
         let number = self.number;
         self.number += 1;
         self.milliseconds += self.random.random_range(0..1300);
         let customer = self.random.random_range(0..200_000u32);
         let key = format!("c-{customer:06}");
-        out.clear();
-        self.write(number, customer, &key, out);
-        if number % BROKEN_EVERY == BROKEN_EVERY / 2 {
+        self.order(number, customer, &key, out);
+        if self.broken && number % BROKEN_EVERY == BROKEN_EVERY / 2 {
             self.break_it(number, out);
             return (key, Fate::DeadLetter);
         }
@@ -53,7 +54,7 @@ impl Orders {
         (key, fate)
     }
 
-    fn write(&mut self, number: u64, customer: u32, key: &str, out: &mut String) {
+    fn order(&mut self, number: u64, customer: u32, key: &str, out: &mut String) {
         let random = &mut self.random;
         let mut pick = |length: usize| random.random_range(0..length);
         let mut cents = 0;
@@ -64,16 +65,14 @@ impl Orders {
             let comma = if item > 0 { "," } else { "" };
             let sku = pick(50_000);
             let (units, rest) = (price / 100, price % 100);
-            // Writing to a string cannot fail.
-            let _ = write!(items, r#"{comma}{{"sku":"SKU-{sku:06}","qty":{quantity},"price":"{units}.{rest:02}"}}"#);
+            items += &format!(r#"{comma}{{"sku":"SKU-{sku:06}","qty":{quantity},"price":"{units}.{rest:02}"}}"#);
         }
         let words: Vec<&str> = (0..5 + pick(6)).map(|_| WORDS[pick(WORDS.len())]).collect();
         let currency = CURRENCIES[pick(CURRENCIES.len())];
         let (domain, country) = (DOMAINS[customer as usize % 4], COUNTRIES[customer as usize % 10]);
         let (time, test) = (timestamp(self.milliseconds), is_test(number));
         let (amount, rest, note) = (cents / 100, cents % 100, words.join(" "));
-        let _ = write!(
-            out,
+        *out = format!(
             r#"{{"id":{number},"event_time":"{time}","customer":{{"id":"{key}","email":"user{customer}@{domain}","country":"{country}"}},"items":[{items}],"currency":"{currency}","amount":{amount}.{rest:02},"test":{test},"note":"{note}"}}"#
         );
     }
@@ -116,13 +115,13 @@ mod tests {
 
     #[test]
     fn orders_are_json_but_for_the_broken_ones_and_the_same_for_a_seed() {
-        let mut orders = Orders::new(7);
-        let mut again = Orders::new(7);
+        let mut orders = Orders::new(7, true);
+        let mut again = Orders::new(7, true);
         let (mut text, mut other) = (String::new(), String::new());
         let mut broken = 0;
         for number in 0..90_000u64 {
-            let (key, fate) = orders.next(&mut text);
-            assert_eq!(again.next(&mut other), (key, fate));
+            let (key, fate) = orders.write_next(&mut text);
+            assert_eq!(again.write_next(&mut other), (key, fate));
             assert_eq!(text, other);
             let parsed = serde_json::from_str::<serde_json::Value>(&text);
             match fate {
