@@ -4,12 +4,16 @@ use crate::failure::{Failure, WRONG_INPUT};
 use crate::load::Loaded;
 use crate::{cli, load, output, progress};
 use alluvium_core::seam::Table;
-use alluvium_kafka::KafkaSource;
+use alluvium_kafka::{KafkaSource, KafkaTopic};
 use alluvium_runtime::{Driver, Hook, PipelineRun, RunOptions, Shutdown, Stats};
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+const LAG_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Summary {
@@ -93,11 +97,31 @@ async fn run_one(
     let state = sink.load().await.map_err(|error| classified(&error))?;
     let source = KafkaSource::connect(load::kafka_config(&loaded.file, &loaded.pipeline)?);
     let source = source.map_err(|error| classified(&error))?;
+    let lag = tokio::spawn(watch_lag(source.topic().clone(), stats.clone()));
     let Loaded { pipeline, plugins, .. } = loaded;
     let run = PipelineRun { pipeline, plugins, options, stats, hook };
     let driver = Driver::new(run, source, Arc::new(sink), &state);
     let driver = driver.map_err(|error| classified(&error))?;
-    driver.run(shutdown).await.map_err(|error| classified(&error))
+    let done = driver.run(shutdown).await.map_err(|error| classified(&error));
+    lag.abort();
+    done
+}
+
+/// Keeps the number of records that are still to be read, asking behind a client of its own.
+async fn watch_lag(topic: KafkaTopic, stats: Arc<Stats>) {
+    stats.lag.store(u64::MAX, Ordering::Relaxed);
+    loop {
+        tokio::time::sleep(LAG_EVERY).await;
+        let mut lag = 0;
+        for (partition, position) in stats.committed().positions {
+            match topic.watermarks(partition).await {
+                Ok(watermarks) => lag += u64::try_from(watermarks.high - position).unwrap_or(0),
+                // Unknown for now; the pipeline's own errors are told elsewhere.
+                Err(_) => lag = u64::MAX / 2,
+            }
+        }
+        stats.lag.store(if lag >= u64::MAX / 2 { u64::MAX } else { lag }, Ordering::Relaxed);
+    }
 }
 
 fn report(summaries: &[Summary], json: bool) {
