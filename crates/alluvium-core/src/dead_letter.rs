@@ -33,7 +33,7 @@ impl fmt::Display for Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// Stable, kebab-case: `malformed`, `conflict`, `tombstone`, `plugin-reject`, `plugin-trap`,
-    /// `plugin-timeout`, `plugin-memory`, `plugin-output`.
+    /// `plugin-timeout`, `plugin-memory`, `plugin-output`, `plugin-failed`.
     pub code: &'static str,
     pub message: String,
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p alluvium-wasm --example call_bench [CALLS]` with the guests of `cargo xtask plugins`.
 //! Prints nanoseconds for each row of a call of the plugin `redact` (two columns read and one
-//! changed, one derived): with a fresh instance for each call, and with one instance for all.
+//! changed, one derived) and of one that does nothing: with a fresh instance for each call, and with one instance for all.
 
 #![allow(clippy::print_stdout)]
 
@@ -22,10 +22,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let host = Host::new(HostConfig { keep_resident, ..HostConfig::default() })?;
         let plugin = host.admit("redact", &component, &Limits::default())?;
         let plugin = plugin.configure_column(&json!({ "fields": ["customer.email"] }))?;
+        let plain = std::fs::read(plugins()?.join("hostile-column-plain.wasm"))?;
+        let plain = host.admit("plain", &plain, &Limits::default())?.configure_column(&json!({}))?;
         println!("\n{} KiB of each memory kept between instances", keep_resident >> 10);
-        println!("{:>8} {:>16} {:>16} {:>16}", "rows", "fresh µs/call", "fresh ns/row", "reused ns/row");
+        println!(
+            "{:>8} {:>8} {:>16} {:>16} {:>16}",
+            "plugin", "rows", "fresh µs/call", "fresh ns/row", "reused ns/row"
+        );
+        measure(&plain, "nothing", 0)?;
         for rows in [0, 1, 100, 1000, 10_000] {
-            measure(&plugin, rows)?;
+            measure(&plugin, "redact", rows)?;
         }
         if keep_resident == HostConfig::default().keep_resident {
             soak(&plugin, calls)?;
@@ -34,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(plugin: &ColumnPlugin, rows: usize) -> Result<(), Box<dyn Error>> {
-    let columns = columns(rows);
+fn measure(plugin: &ColumnPlugin, name: &str, rows: usize) -> Result<(), Box<dyn Error>> {
+    let columns = if plugin.access().reads.is_empty() { Vec::new() } else { columns(rows) };
     let times = (1_000_000 / rows.max(1)).clamp(50, 5000);
     let fresh = best(|| {
         for _ in 0..times {
@@ -46,7 +52,7 @@ fn measure(plugin: &ColumnPlugin, rows: usize) -> Result<(), Box<dyn Error>> {
     let reused = best(|| Ok(plugin.transform_repeatedly(rows, &columns, times)?))?;
     let each = |time: Duration| time.as_nanos() as f64 / (times * rows.max(1)) as f64;
     let call = fresh.as_nanos() as f64 / times as f64 / 1000.0;
-    println!("{rows:>8} {call:>16.1} {:>16.0} {:>16.0}", each(fresh), each(reused));
+    println!("{name:>8} {rows:>8} {call:>16.1} {:>16.0} {:>16.0}", each(fresh), each(reused));
     Ok(())
 }
 

@@ -2,13 +2,14 @@
 
 use crate::contract::{RawColumnAccess, RawField};
 use crate::error::{AccessProblem, is_wild, tame};
-use alluvium_core::DataType;
+use alluvium_core::{DataType, data_type};
 use std::collections::BTreeSet;
 
 /// Columns that a plugin may read, and that it may write.
 const MAX_COLUMNS: usize = 1000;
 const MAX_PATH_BYTES: usize = 4096;
-const MAX_PARTS: usize = 128;
+/// Parts of a path, and how deep path and type together may lie.
+const MAX_PARTS: usize = data_type::MAX_DEPTH;
 const MAX_TYPE_BYTES: usize = 64 << 10;
 
 /// What a configured column plugin reads and writes.
@@ -132,7 +133,20 @@ fn field(raw: &RawField) -> Result<AccessField, AccessProblem> {
     }
     let data_type = DataType::parse(&raw.data_type)
         .map_err(|error| AccessProblem::Type { path: raw.path.clone(), problem: tame(&error.to_string()) })?;
+    if path.len() + depth(&data_type) > MAX_PARTS {
+        return Err(AccessProblem::Deep { path: raw.path.clone(), limit: MAX_PARTS });
+    }
     Ok(AccessField { path, data_type })
+}
+
+/// How many types lie in each other.
+fn depth(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Array(element) => 1 + depth(element),
+        DataType::Map(key, value) => 1 + depth(key).max(depth(value)),
+        DataType::Struct(fields) => 1 + fields.iter().map(|field| depth(&field.data_type)).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// Two columns of which one lies in the other cannot both be written: which comes last would decide.
@@ -184,6 +198,9 @@ mod tests {
             let refused = access(&[(path, "string")], &[]);
             assert!(matches!(refused, Err(AccessProblem::Path { .. })), "{path:?}: {refused:?}");
         }
+        let deep = |levels: usize| format!("{}int{}", "array<".repeat(levels), ">".repeat(levels));
+        assert!(access(&[("a.b", &deep(126))], &[]).is_ok());
+        assert!(matches!(access(&[("a.b", &deep(127))], &[]), Err(AccessProblem::Deep { limit: 128, .. })));
         assert!(matches!(access(&[("a", "strnig")], &[]), Err(AccessProblem::Type { .. })));
         assert!(matches!(access(&[("a", &"x".repeat(65537))], &[]), Err(AccessProblem::LongType { .. })));
         assert!(matches!(access(&[(&"a.".repeat(2049), "int")], &[]), Err(AccessProblem::LongPath { .. })));

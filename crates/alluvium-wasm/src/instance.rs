@@ -4,10 +4,10 @@
 //! output, always" is a promise, and an instance that lives on could keep what it saw: a counter, a
 //! cache, another partition's records. It would also carry its leaks along.
 //!
-//! The price, by `examples/call_bench.rs` (the plugin `redact`, two busy cores): some 30 µs for each
-//! call, of which making the instance is a few and the rest `configure` and page faults. In a call of
-//! 1,000 rows that is 0.14 µs a row instead of 0.12. It holds only with memory kept resident between
-//! instances ([`HostConfig::keep_resident`](crate::HostConfig)): without, a call costs 110 µs more.
+//! The price, by `examples/call_bench.rs` on two busy cores: about 10 µs for an instance, and for the
+//! plugin `redact` 25 µs more for its `configure` and for page faults, in all 20 to 80 ns a row in a
+//! call of 1,000 rows, beside the microseconds that reading and writing a row take. It holds only with
+//! memory kept between instances (`HostConfig::keep_resident`): without, a call costs twice that.
 
 use crate::error::{CallError, Function, PluginLabel, tame};
 use crate::host::{EPOCH, Host};

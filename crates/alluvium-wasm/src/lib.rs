@@ -23,6 +23,7 @@ mod isolate;
 mod limits;
 mod outcome;
 mod output;
+mod packing;
 mod plugin;
 mod record;
 

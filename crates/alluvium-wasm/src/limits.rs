@@ -22,7 +22,8 @@ pub(crate) const CORE_INSTANCES: u32 = 64;
 pub struct Limits {
     /// Bytes of an instance's linear memories together.
     pub memory: usize,
-    /// Wall clock time of one entry into the plugin, accurate to about 20 ms.
+    /// Wall clock time of one entry into the plugin, accurate to about 20 ms. The one limit whose
+    /// outcome depends on the machine: leave honest calls room to be slow.
     pub time: Duration,
     /// Bytes that one call may return.
     pub output: usize,

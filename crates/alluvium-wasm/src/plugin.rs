@@ -64,6 +64,7 @@ impl Host {
         let contract = link(&plugin, candidate, linked)?;
         let sandbox = Sandbox { host: Arc::clone(self), plugin, limits: *limits };
         let description = describe(&sandbox, candidate, &contract)?;
+        tracing::debug!(plugin = %sandbox.plugin, kind = candidate.kind.as_str(), "plugin admitted");
         Ok(Plugin { sandbox, contract, description })
     }
 

@@ -1,15 +1,15 @@
 //! Record plugins: raw bytes in, raw bytes out.
 
-use crate::contract::{ChunkView, HeadersView, PackedView, RawOutput, RawPacked, RecordAccess, RecordContract};
+use crate::contract::{ChunkView, HeadersView, RawOutput, RecordAccess, RecordContract};
 use crate::error::{CallError, Function, InputProblem, IsolateError, said};
 use crate::instance::Sandbox;
 use crate::isolate::{Isolation, isolate};
 use crate::limits::ANSWER_BYTES;
 use crate::outcome::{Held, check_inputs, check_rejects};
 use crate::output::OutputError;
+use crate::packing::{Packer, Packing, Selection, pack_run, unpack};
 use alluvium_core::chunk::decode_headers;
 use alluvium_core::{Packed, PluginRef, Records};
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -115,102 +115,6 @@ impl std::fmt::Debug for RecordPlugin {
             .field("access", &self.inner.access)
             .finish_non_exhaustive()
     }
-}
-
-/// The records handed in, by index.
-enum Selection<'a> {
-    All(usize),
-    These(&'a [u32]),
-}
-
-impl Selection<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::All(count) => *count,
-            Self::These(indexes) => indexes.len(),
-        }
-    }
-
-    /// The index of the record at a place of the selection.
-    fn index(&self, at: usize) -> u32 {
-        match self {
-            Self::All(_) => at as u32,
-            Self::These(indexes) => indexes.get(at).copied().unwrap_or(u32::MAX),
-        }
-    }
-}
-
-/// Byte strings of a selection, as the contract packs them.
-struct Packing<'a> {
-    ends: Vec<u32>,
-    data: Cow<'a, [u8]>,
-    validity: Option<Vec<u8>>,
-}
-
-impl Packing<'_> {
-    fn view(&self) -> PackedView<'_> {
-        PackedView { ends: &self.ends, data: &self.data, validity: self.validity.as_deref() }
-    }
-}
-
-/// Byte strings as they are collected one by one.
-#[derive(Default)]
-struct Packer {
-    ends: Vec<u32>,
-    data: Vec<u8>,
-    /// Indexes of nulls.
-    nulls: Vec<usize>,
-}
-
-impl Packer {
-    fn push(&mut self, bytes: Option<&[u8]>) -> Result<(), InputProblem> {
-        if bytes.is_none() {
-            self.nulls.push(self.ends.len());
-        }
-        self.data.extend_from_slice(bytes.unwrap_or_default());
-        self.ends.push(u32::try_from(self.data.len()).map_err(|_| InputProblem::TooMany)?);
-        Ok(())
-    }
-
-    fn finish(self) -> Packing<'static> {
-        let validity = bitmap(self.ends.len(), &self.nulls);
-        Packing { ends: self.ends, data: Cow::Owned(self.data), validity }
-    }
-}
-
-/// A validity bitmap with the bits at `nulls` 0; `None` when there are none.
-fn bitmap(length: usize, nulls: &[usize]) -> Option<Vec<u8>> {
-    if nulls.is_empty() {
-        return None;
-    }
-    let mut bits = vec![0xFF_u8; length.div_ceil(8)];
-    if let Some(last) = bits.last_mut().filter(|_| !length.is_multiple_of(8)) {
-        *last = (1 << (length % 8)) - 1;
-    }
-    for null in nulls {
-        if let Some(byte) = bits.get_mut(null / 8) {
-            *byte &= !(1 << (null % 8));
-        }
-    }
-    Some(bits)
-}
-
-/// The strings of a range that is consecutive in `packed`: its bytes are not copied.
-fn pack_run(packed: &Packed, run: Range<usize>) -> Packing<'_> {
-    let start = packed.range(run.start).start;
-    let mut ends = Vec::with_capacity(run.len());
-    let mut nulls = Vec::new();
-    let mut end = start;
-    for (at, index) in run.enumerate() {
-        end = packed.range(index).end;
-        // `Packed` holds less than 2 GiB.
-        ends.push((end - start) as u32);
-        if packed.is_null(index) {
-            nulls.push(at);
-        }
-    }
-    let validity = bitmap(ends.len(), &nulls);
-    Packing { ends, data: Cow::Borrowed(packed.data().get(start..end).unwrap_or_default()), validity }
 }
 
 struct Headers {
@@ -391,31 +295,4 @@ impl Inner {
         }
         Ok(merged)
     }
-}
-
-/// Checks packed strings of a plugin: `count` of them, one after the other, up to the last byte.
-fn unpack(what: &'static str, raw: RawPacked, count: usize, limit: usize) -> Result<Packed, OutputError> {
-    if raw.ends.len() != count {
-        return Err(OutputError::PackedLength { what, expected: count, found: raw.ends.len() });
-    }
-    if let Some(bitmap) = &raw.validity
-        && bitmap.len() != count.div_ceil(8)
-    {
-        let (expected, found) = (count.div_ceil(8), bitmap.len());
-        return Err(OutputError::PackedValidity { what, expected, found });
-    }
-    let mut packed = Packed::with_capacity(count, raw.data.len());
-    let mut start = 0;
-    for (output, end) in raw.ends.iter().copied().enumerate() {
-        let bytes = raw.data.get(start..end as usize);
-        let bytes = bytes.ok_or(OutputError::PackedEnd { what, output, end, bytes: raw.data.len() })?;
-        let valid = |bitmap: &Vec<u8>| bitmap.get(output / 8).is_some_and(|byte| byte & (1 << (output % 8)) != 0);
-        let value = raw.validity.as_ref().is_none_or(valid).then_some(bytes);
-        packed.push(value).map_err(|_| OutputError::TooLarge { limit })?;
-        start = end as usize;
-    }
-    if start != raw.data.len() {
-        return Err(OutputError::PackedRest { what, end: start, bytes: raw.data.len() });
-    }
-    Ok(packed)
 }

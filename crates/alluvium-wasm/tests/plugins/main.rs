@@ -51,11 +51,11 @@ fn first_run(error: AdmitError) -> CallError {
     }
 }
 
-/// What `work` returns, and that it took less than ten seconds: much longer than any limit under
-/// test, much shorter than for ever.
+/// What `work` returns, and that it took less than half a minute: longer than any limit under test,
+/// shorter than for ever.
 fn soon<T>(work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = work();
-    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "took {:?}", start.elapsed());
     result
 }
