@@ -1,0 +1,285 @@
+//! Every kind of commit against every kind of fault: each is settled from the log, once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use alluvium_core::seam::{Flush, Outcome, Table};
+use alluvium_core::{Classified, ErrorClass};
+use alluvium_delta::{DataFile, DeltaSink, Error, TableRole};
+use common::faulty::{Fault, FaultyStore, On};
+use common::*;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A commit with the log entry that the fault is for.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Creation,
+    Data,
+    LettersCreation,
+    Letters,
+    Schema,
+    LettersSchema,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Creation, Kind::Data, Kind::LettersCreation, Kind::Letters, Kind::Schema, Kind::LettersSchema];
+
+const FAULTS: [Fault; 6] = [
+    Fault::LandsThenFails,
+    Fault::Fails,
+    Fault::LandsThenConflicts,
+    Fault::LandsThenHangs,
+    Fault::Hangs,
+    Fault::FailsThenLands,
+];
+
+struct Case {
+    store: Arc<FaultyStore>,
+    sink: DeltaSink,
+    flush: Flush<DataFile>,
+    /// The entry that the fault is for.
+    entry: &'static str,
+    rows: Vec<(i32, i64, i64)>,
+    letters: Vec<(i32, i64, i64)>,
+}
+
+impl Case {
+    async fn new(kind: Kind) -> Self {
+        let store = FaultyStore::new(Arc::new(InMemory::new()));
+        let object_store: Arc<dyn ObjectStore> = store.clone();
+        let sink = open(&object_store).await;
+        let (rows_0, rows_1) = ("rows/_delta_log/00000000000000000000", "rows/_delta_log/00000000000000000001");
+        let (letters_0, letters_1) =
+            ("letters/_delta_log/00000000000000000000", "letters/_delta_log/00000000000000000001");
+        let first = |sink: &DeltaSink| flush(sink, &[(0, 0, 3)]);
+        match kind {
+            Kind::Creation => {
+                let flush = first(&sink);
+                Self { store, sink, flush, entry: rows_0, rows: vec![(0, 0, 3)], letters: vec![] }
+            }
+            Kind::Data => {
+                sink.commit(&mut first(&sink)).await.unwrap();
+                let flush = flush(&sink, &[(0, 3, 5), (1, 0, 2)]);
+                Self { store, sink, flush, entry: rows_1, rows: vec![(0, 0, 5), (1, 0, 2)], letters: vec![] }
+            }
+            Kind::LettersCreation => {
+                let flush = with_letters(&sink, (0, 0, 3), &[2]);
+                Self { store, sink, flush, entry: letters_0, rows: vec![(0, 0, 2)], letters: vec![(0, 2, 3)] }
+            }
+            Kind::Letters => {
+                sink.commit(&mut with_letters(&sink, (0, 0, 3), &[2])).await.unwrap();
+                let flush = with_letters(&sink, (0, 3, 6), &[5]);
+                let letters = vec![(0, 2, 3), (0, 5, 6)];
+                Self { store, sink, flush, entry: letters_1, rows: vec![(0, 0, 2), (0, 3, 5)], letters }
+            }
+            Kind::Schema => {
+                sink.commit(&mut first(&sink)).await.unwrap();
+                let flush = wider(&sink, (0, 3, 5));
+                Self { store, sink, flush, entry: rows_1, rows: vec![(0, 0, 5)], letters: vec![] }
+            }
+            Kind::LettersSchema => {
+                narrow_letters(&object_store).await;
+                let flush = with_letters(&sink, (0, 0, 3), &[2]);
+                Self { store, sink, flush, entry: letters_1, rows: vec![(0, 0, 2)], letters: vec![(0, 2, 3)] }
+            }
+        }
+    }
+
+    async fn check(&self, context: &str) {
+        self.store.clear();
+        assert_eq!(offsets(&self.sink).await, once(&self.rows), "{context}");
+        assert_eq!(letters(&self.sink).await, once(&self.letters), "{context}");
+        for role in [TableRole::Rows, TableRole::DeadLetters] {
+            let history = self.sink.history(role).await.unwrap();
+            let mut seen = HashMap::new();
+            for commit in &history {
+                for (id, version) in &commit.entry.transactions {
+                    let before = seen.insert(id.clone(), *version);
+                    assert!(before.is_none_or(|before| before < *version), "{context}: {id} twice at {version}");
+                }
+            }
+        }
+    }
+}
+
+/// A flush whose rows have a column more than the table.
+fn wider(sink: &DeltaSink, (partition, from, to): (i32, i64, i64)) -> Flush<DataFile> {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(from..to));
+    let columns = vec![kafka_column(partition, from, to), numbers];
+    let batch = RecordBatch::try_new(schema(&[("number", "bigint")]), columns).unwrap();
+    flush_of(sink, &[(partition, from, to)], &[batch])
+}
+
+/// A dead letters' table that lacks the last columns.
+async fn narrow_letters(store: &Arc<dyn ObjectStore>) {
+    use deltalake::kernel::{DataType, PrimitiveType};
+    use deltalake::logstore::{StorageConfig, logstore_with};
+    let url = url::Url::parse(LETTERS).unwrap();
+    let log = logstore_with(store.clone(), &url, StorageConfig::default()).unwrap();
+    let columns = [
+        ("topic", PrimitiveType::String),
+        ("partition", PrimitiveType::Integer),
+        ("offset", PrimitiveType::Long),
+    ];
+    let mut create = deltalake::operations::create::CreateBuilder::new().with_log_store(log);
+    for (name, data_type) in columns {
+        create = create.with_column(name, DataType::Primitive(data_type), true, None);
+    }
+    create.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_commit_is_settled_after_every_fault() {
+    for kind in KINDS {
+        for fault in FAULTS {
+            let context = format!("{kind:?}, {fault:?}");
+            let mut case = Case::new(kind).await;
+            case.store.fail_puts(case.entry, fault, 1);
+            let first = case.sink.commit(&mut case.flush).await;
+            let landed = !matches!(fault, Fault::Fails | Fault::Hangs | Fault::FailsThenLands);
+            match first {
+                Ok(outcome) => assert!(landed && matches!(outcome, Outcome::Committed { .. }), "{context}: {outcome:?}"),
+                Err(error) => {
+                    assert!(!landed, "{context}: {error:?}");
+                    assert_eq!(error.class(), ErrorClass::External, "{context}: {error:?}");
+                    let outcome = case.sink.commit(&mut case.flush).await.unwrap();
+                    assert!(matches!(outcome, Outcome::Committed { .. }), "{context}: {outcome:?}");
+                }
+            }
+            // What was on its way lands now, or finds its place taken.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(case.sink.commit(&mut case.flush).await.unwrap(), Outcome::AlreadyCommitted, "{context}");
+            case.check(&context).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_lands_after_its_error_is_found_by_the_next_try() {
+    for kind in KINDS {
+        let context = format!("{kind:?}");
+        let mut case = Case::new(kind).await;
+        case.store.fail_puts(case.entry, Fault::FailsThenLands, 1);
+        let error = case.sink.commit(&mut case.flush).await.unwrap_err();
+        assert!(matches!(error, Error::WriteLog { .. }), "{context}: {error:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let outcome = case.sink.commit(&mut case.flush).await.unwrap();
+        assert!(is_committed(&outcome), "{context}: {outcome:?}");
+        case.check(&context).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_read_yet_is_told_as_such_and_settled_later() {
+    for kind in KINDS {
+        let context = format!("{kind:?}");
+        let mut case = Case::new(kind).await;
+        let entry = case.entry;
+        let mut put = false;
+        // The entry lands; from then on nothing can be read.
+        case.store.set_rule(move |on, path| {
+            let hit = on == On::Put && path.as_ref().contains(entry);
+            put |= hit;
+            if hit { Some(Fault::LandsThenFails) } else { (put && on != On::Put).then_some(Fault::Fails) }
+        });
+        let error = case.sink.commit(&mut case.flush).await.unwrap_err();
+        assert!(matches!(error, Error::Unsettled { .. }), "{context}: {error:?}");
+        case.store.clear();
+        let outcome = case.sink.commit(&mut case.flush).await.unwrap();
+        assert!(is_committed(&outcome), "{context}: {outcome:?}");
+        case.check(&context).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_writer_in_the_unsettled_place_decides_by_its_positions() {
+    // Our entry hangs and never lands; meanwhile another owner commits the same partition.
+    let mut case = Case::new(Kind::Data).await;
+    let object_store: Arc<dyn ObjectStore> = case.store.clone();
+    let other = open(&object_store).await;
+    let mut theirs = flush(&other, &[(0, 3, 4)]);
+    case.store.fail_puts(case.entry, Fault::Hangs, 1);
+    let (ours, theirs) = tokio::join!(case.sink.commit(&mut case.flush), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        other.commit(&mut theirs).await
+    });
+    assert!(matches!(theirs.unwrap(), Outcome::Committed { .. }));
+    assert!(matches!(ours.unwrap(), Outcome::Fenced { .. }));
+    assert_eq!(offsets(&case.sink).await, once(&[(0, 0, 4)]));
+}
+
+#[tokio::test]
+async fn files_are_uploaded_once_however_often_a_flush_is_tried() {
+    let store = FaultyStore::new(Arc::new(InMemory::new()));
+    let object_store: Arc<dyn ObjectStore> = store.clone();
+    let mut config = memory_config();
+    config.file_size = 1;
+    let sink = DeltaSink::open_with_store(object_store, config).await.unwrap();
+    let mut flush = flush(&sink, &[(0, 0, 2), (1, 0, 2), (2, 0, 2)]);
+    assert_eq!(flush.files.len(), 3);
+    let mut files = 0;
+    store.set_rule(move |on, path| {
+        let file = on == On::Put && path.as_ref().ends_with(".parquet");
+        files += usize::from(file);
+        (file && files == 2).then_some(Fault::Fails)
+    });
+    let error = sink.commit(&mut flush).await.unwrap_err();
+    assert!(matches!(error, Error::Upload { .. }), "{error:?}");
+    store.clear();
+    store.fail_puts("_delta_log", Fault::Fails, 3);
+    assert!(is_committed(&commit_until_settled(&sink, &mut flush).await));
+    let mut puts: HashMap<String, usize> = HashMap::new();
+    for (on, path) in store.requests.lock().unwrap().iter().filter(|(_, path)| path.ends_with(".parquet")) {
+        if *on == On::Put {
+            *puts.entry(path.clone()).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<_> = puts.into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 1, 2], "only the file that failed is put again");
+    assert_eq!(offsets(&sink).await, once(&[(0, 0, 2), (1, 0, 2), (2, 0, 2)]));
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_is_refused_at_the_door() {
+    let store = FaultyStore::new(Arc::new(InMemory::new()));
+    store.fail_puts("_alluvium_probe", Fault::IgnoresCondition, 100);
+    let object_store: Arc<dyn ObjectStore> = store.clone();
+    let error = DeltaSink::open_with_store(object_store.clone(), memory_config()).await.unwrap_err();
+    assert!(matches!(error, Error::ConditionalPutIgnored { .. }), "{error:?}");
+    assert_eq!(error.class(), ErrorClass::User);
+    assert!(error.hint().unwrap().contains("conditional"));
+
+    // A retry inside the client that meets its own first put is no reason to refuse.
+    store.fail_puts("_alluvium_probe", Fault::LandsThenConflicts, 1);
+    DeltaSink::open_with_store(object_store, memory_config()).await.unwrap();
+    use futures::TryStreamExt;
+    let left: Vec<_> = store.list(None).try_collect().await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_failing_list_or_read_leaves_the_sink_usable() {
+    let mut case = Case::new(Kind::Data).await;
+    for on in [On::List, On::Get] {
+        let object_store: Arc<dyn ObjectStore> = case.store.clone();
+        let other = open(&object_store).await;
+        let (from, to) = (positions(&other).await.iter().find(|(p, _)| *p == 7).map_or(0, |(_, at)| *at), 1);
+        other.commit(&mut flush(&other, &[(7, from, from + to)])).await.unwrap();
+        case.store.set_rule(move |found, path| {
+            (found == on && path.as_ref().contains("_delta_log")).then_some(Fault::Fails)
+        });
+        let error = case.sink.commit(&mut case.flush).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::External, "{error:?}");
+        case.store.clear();
+    }
+    assert!(is_committed(&case.sink.commit(&mut case.flush).await.unwrap()));
+    case.rows.push((7, 0, 2));
+    case.check("after failing reads").await;
+}
