@@ -3,7 +3,7 @@
 use crate::plan::{forbidden, leaves};
 use crate::{Coercion, Column, Evolve, GrowError, Plan, Shape, path};
 use alluvium_core::{DataType, data_type};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 impl Plan {
     /// The plan with a column for every field of `shape` that it does not know and whose type is
@@ -20,7 +20,7 @@ impl Plan {
     pub fn grow(&self, shape: &Shape) -> Result<Option<Self>, GrowError> {
         if self.settled && self.evolve == Evolve::Stop {
             let mut fields = Vec::new();
-            Known::of(self).unknown(shape, &mut Vec::new(), &mut fields);
+            unknown(&self.columns, shape, &mut Vec::new(), &mut fields);
             return if fields.is_empty() { Ok(None) } else { Err(GrowError::Unknown { fields }) };
         }
         if self.settled && self.evolve == Evolve::None {
@@ -33,41 +33,42 @@ impl Plan {
     }
 
     fn add_fields(&mut self, shape: &Shape) -> bool {
-        let known = Known::of(self).top_level();
-        let taken = self.columns.iter().chain(&self.undeclared).map(|column| &column.name);
-        let taken = taken.chain(&self.reserved).chain([&self.rescued]);
-        let mut taken = taken.map(|name| name.to_lowercase()).collect::<HashSet<_>>();
         let used: usize = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
         let mut room = self.max_columns.saturating_sub(used);
+        // What is known grows first, in the plan's order, so that what there is room for does not
+        // depend on where records have what is known.
         let mut added = false;
-        for (name, field) in shape.fields() {
-            match known.get(name) {
-                Some(Slot::Column(at)) => {
-                    let Some(column) = self.columns.get_mut(*at) else { continue };
-                    added |= Extension { coercions: &mut column.coercions, room: &mut room }.extend(
-                        &mut column.data_type,
-                        field,
-                        &mut Vec::new(),
-                    );
+        for column in &mut self.columns {
+            let [name] = column.path.as_slice() else { continue };
+            if let Some(field) = shape.field(name) {
+                let mut extension = Extension { coercions: &mut column.coercions, room: &mut room };
+                added |= extension.extend(&mut column.data_type, field, &mut Vec::new());
+            }
+        }
+        let read = self.columns.iter().filter_map(|column| column.path.first().cloned()).collect::<HashSet<_>>();
+        let mut taken = self.taken_names();
+        for (name, field) in shape.fields().filter(|(name, _)| !read.contains(*name)) {
+            let column = match self.undeclared.iter().position(|column| column.name == name) {
+                Some(at) if field.has_value() && leaves(&self.undeclared[at].data_type) <= room => {
+                    Some(self.undeclared.remove(at))
                 }
-                Some(Slot::Branch) => {}
-                None => {
-                    let column = match self.undeclared.iter().position(|column| column.name == *name) {
-                        Some(at) if field.has_value() && leaves(&self.undeclared[at].data_type) <= room => {
-                            Some(self.undeclared.remove(at))
-                        }
-                        Some(_) => None,
-                        None => new_column(name, field, room).filter(|_| taken.insert(name.to_lowercase())),
-                    };
-                    if let Some(column) = column {
-                        room -= leaves(&column.data_type);
-                        self.columns.push(column);
-                        added = true;
-                    }
-                }
+                Some(_) => None,
+                None => new_column(name, field, room).filter(|_| taken.insert(name.to_lowercase())),
+            };
+            if let Some(column) = column {
+                room -= leaves(&column.data_type);
+                self.columns.push(column);
+                added = true;
             }
         }
         added
+    }
+
+    /// The names that no new column can have, in lower case.
+    fn taken_names(&self) -> HashSet<String> {
+        let columns = self.columns.iter().chain(&self.undeclared).map(|column| &column.name);
+        let names = columns.chain(&self.reserved).chain([&self.rescued]);
+        names.map(|name| name.to_lowercase()).collect()
     }
 }
 
@@ -192,14 +193,14 @@ impl Extension<'_> {
 
     fn extend_struct(&mut self, fields: &mut Vec<data_type::Field>, shape: &Shape, inner: &mut Vec<String>) -> bool {
         let mut added = false;
-        let mut known =
-            fields.iter().enumerate().map(|(at, field)| (field.name.clone(), at)).collect::<HashMap<_, _>>();
-        let mut taken = fields.iter().map(|field| field.name.to_lowercase()).collect::<HashSet<_>>();
-        for (name, shape) in shape.fields() {
-            if let Some(field) = known.get(name).and_then(|at| fields.get_mut(*at)) {
-                added |= self.extend_at(name, &mut field.data_type, shape, inner);
-                continue;
+        for field in fields.iter_mut() {
+            if let Some(shape) = shape.field(&field.name) {
+                added |= self.extend_at(&field.name, &mut field.data_type, shape, inner);
             }
+        }
+        let known = fields.iter().map(|field| field.name.clone()).collect::<HashSet<_>>();
+        let mut taken = fields.iter().map(|field| field.name.to_lowercase()).collect::<HashSet<_>>();
+        for (name, shape) in shape.fields().filter(|(name, _)| !known.contains(*name)) {
             let inferred = infer(shape, *self.room);
             let Some(inferred) = inferred.filter(|_| can_be_named(name) && taken.insert(name.to_lowercase())) else {
                 continue;
@@ -211,7 +212,6 @@ impl Extension<'_> {
                 let at = [inner.as_slice(), &below].concat();
                 self.coercions.insert(path::join(&at), Coercion::JsonText);
             }
-            known.insert(name.to_owned(), fields.len());
             fields.push(data_type::Field { name: name.to_owned(), data_type });
             added = true;
         }
@@ -219,48 +219,19 @@ impl Extension<'_> {
     }
 }
 
-/// What a plan reads of records.
-struct Known<'p> {
-    columns: &'p [Column],
-}
-
-/// What a plan makes of a field of the record.
-enum Slot {
-    /// The column at this place reads it.
-    Column(usize),
-    /// Columns read parts of it.
-    Branch,
-}
-
-impl<'p> Known<'p> {
-    fn of(plan: &'p Plan) -> Self {
-        Self { columns: &plan.columns }
-    }
-
-    fn top_level(&self) -> HashMap<String, Slot> {
-        let columns = self.columns.iter().enumerate();
-        let slots = columns.filter_map(|(at, column)| match column.path.as_slice() {
-            [] => None,
-            [name] => Some((name.clone(), Slot::Column(at))),
-            [name, ..] => Some((name.clone(), Slot::Branch)),
-        });
-        slots.collect()
-    }
-
-    /// The fields of `shape`, which stands at `at` in the record, that hold a value and that no
-    /// column knows.
-    fn unknown(&self, shape: &Shape, at: &mut Vec<String>, found: &mut Vec<String>) {
-        for (name, field) in shape.fields() {
-            at.push(name.to_owned());
-            if let Some(column) = self.columns.iter().find(|column| column.path == *at) {
-                unknown_in(&column.data_type, field, at, found);
-            } else if self.columns.iter().any(|column| column.path.starts_with(at)) {
-                self.unknown(field, at, found);
-            } else if field.has_value() {
-                found.push(path::join(at));
-            }
-            at.pop();
+/// The fields of `shape`, which stands at `at` in the record, that hold a value and that no
+/// column knows.
+fn unknown(columns: &[Column], shape: &Shape, at: &mut Vec<String>, found: &mut Vec<String>) {
+    for (name, field) in shape.fields() {
+        at.push(name.to_owned());
+        if let Some(column) = columns.iter().find(|column| column.path == *at) {
+            unknown_in(&column.data_type, field, at, found);
+        } else if columns.iter().any(|column| column.path.starts_with(at)) {
+            unknown(columns, field, at, found);
+        } else if field.has_value() {
+            found.push(path::join(at));
         }
+        at.pop();
     }
 }
 

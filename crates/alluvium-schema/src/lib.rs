@@ -7,6 +7,23 @@
 //!   Whatever does not fit is rescued beside the row, rejects the record, or stops the pipeline;
 //!   nothing is cut, wrapped or nulled in silence.
 //!
+//! ```
+//! use alluvium_core::Packed;
+//! use alluvium_schema::{Decoder, Plan, PlanOptions, Shape};
+//! use std::sync::Arc;
+//!
+//! let records: Packed = [br#"{"id":1,"tags":["a"]}"#.as_slice(), br#"{"id":"2"}"#].into_iter().map(Some).collect();
+//! let mut shape = Shape::default();
+//! shape.observe(br#"{"id":1,"tags":["a"]}"#);
+//! let plan = Plan::inferred(PlanOptions::default()).grow(&shape).unwrap().unwrap();
+//! let columns = plan.columns().iter().map(|column| column.data_type.to_string()).collect::<Vec<_>>();
+//! assert_eq!(columns, ["bigint", "array<string>"]);
+//!
+//! let decoded = Decoder::new(Arc::new(plan)).decode(&records).unwrap();
+//! // The second id is no bigint: it is null there, and kept in the rescued column.
+//! assert_eq!((decoded.batch.num_rows(), decoded.batch.num_columns()), (2, 3));
+//! ```
+//!
 //! This crate is pure: no clock, files, network, environment. What a record becomes depends on the
 //! record and the plan alone.
 

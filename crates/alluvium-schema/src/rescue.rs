@@ -21,8 +21,8 @@ impl<'o> RescueWriter<'o> {
         let shared = self.open.iter().zip(parents).take_while(|(open, (id, _))| *open == id).count();
         while self.open.len() > shared {
             self.open.pop();
+            // What is closed has a member, so its parent has one too.
             self.out.push(b'}');
-            self.has_member = true;
         }
         for (id, key) in parents.iter().skip(shared) {
             self.key(key);

@@ -171,6 +171,14 @@ impl Shape {
         valued.chain(self.fields.nulls.iter().map(|(name, shape)| (name.as_str(), shape)))
     }
 
+    /// A field of the objects seen here.
+    pub fn field(&self, name: &str) -> Option<&Shape> {
+        match self.fields.find(name) {
+            Some(at) => self.fields.entries.get(at).map(|(_, shape)| shape),
+            None => self.fields.nulls.get(name),
+        }
+    }
+
     /// What the elements of the lists seen here are.
     pub fn element(&self) -> Option<&Shape> {
         self.element.as_deref()

@@ -204,6 +204,13 @@ fn few_bytes_cannot_stand_for_very_many_nulls() {
         assert_eq!(decoded.inputs, [1, 2], "{element}");
         assert_eq!(decoded.rejects[0].reason.code, "malformed");
     }
+
+    let fields = (0..5000).map(|at| format!("f{at}:int")).collect::<Vec<_>>().join(",");
+    let options = PlanOptions { max_columns: 10_000, ..PlanOptions::default() };
+    let plan = Plan::declared(vec![column("s", &format!("struct<{fields}>"), OnConflict::Rescue)], options).unwrap();
+    let bomb = format!("{{{}}}", vec![r#""s":{}"#; 300_000].join(","));
+    let decoded = decode(&plan, &[bomb.as_str(), r#"{"s":{},"s":{}}"#]);
+    assert_eq!(decoded.inputs, [1]);
 }
 
 #[test]

@@ -131,6 +131,8 @@ proptest! {
         }
         let mut shape = Shape::default();
         records.iter().flatten().for_each(|record| shape.observe(record));
-        let _ = plan.grow(&shape);
+        if let Ok(Some(grown)) = plan.grow(&shape) {
+            check_batch(&grown, &Decoder::new(Arc::new(grown.clone())).decode(&values).unwrap());
+        }
     }
 }

@@ -89,7 +89,7 @@ impl Compiler {
                     (Node { id, end, mark: 0, coercion: Coercion::None, sink: Sink::Branch(object) }, 0)
                 }
             };
-            fields.push(Field { key: Key::new(name), node, column });
+            fields.push(Field { key: Key::new(name), node, next: fields.len() + 1, column });
         }
         Object::new(fields)
     }
@@ -143,7 +143,7 @@ impl Compiler {
                 for field in inner {
                     let step = Step::field(&field.name);
                     let node = self.node(&inside.below(&field.name), &field.data_type, id, step);
-                    nodes.push(Field { key: Key::new(&field.name), node, column: 0 });
+                    nodes.push(Field { key: Key::new(&field.name), node, next: nodes.len() + 1, column: 0 });
                 }
                 let object = Object::new(nodes);
                 Sink::Struct(Box::new(Struct { object, validity: NullBufferBuilder::new(1024), fields }))

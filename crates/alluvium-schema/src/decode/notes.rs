@@ -105,6 +105,13 @@ impl Notes {
     #[cold]
     pub(super) fn close_object(&mut self, record: &[u8], first: u32, id: u32) {
         let notes = self.notes.get_mut(first as usize..).unwrap_or_default();
+        if let [note] = notes {
+            // The usual case, quickly.
+            if note.what == What::Unknown && note.id == id && note.value.of(record) == b"null" {
+                note.what = What::Void;
+            }
+            return;
+        }
         let mut firsts = HashMap::new();
         for at in 0..notes.len() {
             let (earlier, rest) = notes.split_at_mut(at);

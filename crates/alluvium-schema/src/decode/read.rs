@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) members: Members,
     /// How many lists and maps the value read stands in.
     pub(super) containers: u32,
-    /// How many more nulls the record's lists may make.
+    /// How many more values the record may make out of next to nothing.
     spare: u64,
 }
 
@@ -48,13 +48,18 @@ impl State {
         self.spare = (16 * 1024 + 64 * record.len() as u64).min(8 << 20);
     }
 
-    /// Counts the nulls that a struct inside a list makes for what it has not. A byte of JSON could
-    /// otherwise stand for thousands of them.
-    fn spend(&mut self, nulls: u32) -> Result<(), Fault> {
-        if self.containers > 0 {
-            self.spare = self.spare.checked_sub(u64::from(nulls)).ok_or(Fault::Sparse)?;
-        }
+    /// Counts values that few bytes of JSON stand for: the nulls of what a struct inside a list has
+    /// not, and those that a later value of the same key overtakes. A byte could otherwise stand for
+    /// thousands of them.
+    fn spend(&mut self, values: u32) -> Result<(), Fault> {
+        self.spare = self.spare.checked_sub(u64::from(values)).ok_or(Fault::Sparse)?;
         Ok(())
+    }
+
+    /// The same for a null, which counts inside lists and maps only: elsewhere there is one for each
+    /// row and column.
+    fn spend_null(&mut self, node: &Node) -> Result<(), Fault> {
+        if self.containers == 0 { Ok(()) } else { self.spend(node.end - node.id) }
     }
 }
 
@@ -88,16 +93,23 @@ fn read_object(
     if scanner.peek() == b'}' {
         scanner.at += 1;
     } else {
-        let mut likely = 0;
+        let mut likely = object.first;
+        let mut before = None;
         loop {
             let expected = object.fields.get(likely).is_some_and(|field| field.key.passes(scanner));
             let found = if expected { Some(likely) } else { read_key(scanner, object, likely, id, depth, state)? };
+            if let Some(at) = found.filter(|_| !expected) {
+                object.learn(before, at);
+            }
             if let Some(at) = found
                 && let Some(field) = object.fields.get_mut(at)
             {
+                before = found;
+                likely = field.next;
                 let node = &mut field.node;
                 if node.len() > row {
                     // The key was there before: the last one counts.
+                    state.spend(node.end - node.id)?;
                     state.notes.void(node.mark, node.id..node.end);
                     node.truncate(row);
                 } else {
@@ -105,7 +117,6 @@ fn read_object(
                 }
                 node.mark = state.notes.len();
                 read_value(scanner, node, depth + 1, state)?;
-                likely = at + 1;
             }
             if scanner.object_ends()? {
                 break;
@@ -116,7 +127,7 @@ fn read_object(
     if missing > 0 {
         for field in &mut object.fields {
             if field.node.len() == row {
-                state.spend(field.node.end - field.node.id)?;
+                state.spend_null(&field.node)?;
                 field.node.push_null();
             }
         }
@@ -164,7 +175,7 @@ pub(super) fn read_value(
     let start = scanner.at;
     if first == b'n' {
         scanner.literal(b"null")?;
-        state.spend(node.end - node.id)?;
+        state.spend_null(node)?;
         node.push_null();
         return Ok(());
     }
@@ -298,7 +309,7 @@ fn read_conflict(
 ) -> Result<(), Fault> {
     scanner.at = start;
     scanner.skip_value(depth)?;
-    state.spend(node.end - node.id)?;
+    state.spend_null(node)?;
     node.push_null();
     state.notes.conflict(node.id, start..scanner.at);
     Ok(())

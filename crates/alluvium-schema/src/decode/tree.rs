@@ -124,11 +124,16 @@ pub(super) struct Object {
     index: HashMap<Box<[u8]>, usize>,
     /// How many objects were read; each field has as many values.
     pub(super) len: usize,
+    /// The field that came first in the objects read so far.
+    pub(super) first: usize,
 }
 
 pub(super) struct Field {
     pub(super) key: Key,
     pub(super) node: Node,
+    /// The field that came next in the objects read so far: records mostly have their keys in one
+    /// order, whatever the order of the columns.
+    pub(super) next: usize,
     /// The column of which this is the root, or one of those below a branch: unused inside columns.
     pub(super) column: usize,
 }
@@ -188,11 +193,11 @@ impl Object {
         if fields.len() > FEW {
             index = fields.iter().enumerate().map(|(at, field)| (field.key.name.clone(), at)).collect();
         }
-        Self { fields, index, len: 0 }
+        Self { fields, index, len: 0, first: 0 }
     }
 
-    /// The field of this name. Looks first where the next one is likely to be: records mostly have
-    /// their keys in one order, with some left out.
+    /// The field of this name. Looks first behind the one that was likely to be next: it may have
+    /// been left out.
     pub(super) fn find(&self, name: &[u8], likely: usize) -> Option<usize> {
         let is_named = |field: &Field| *field.key.name == *name;
         let ahead = self.fields.get(likely..).unwrap_or_default();
@@ -203,6 +208,18 @@ impl Object {
             return self.fields.iter().position(is_named);
         }
         self.index.get(name).copied()
+    }
+
+    /// Notes that field `at` came after field `before`, or first.
+    pub(super) fn learn(&mut self, before: Option<usize>, at: usize) {
+        match before {
+            None => self.first = at,
+            Some(before) => {
+                if let Some(field) = self.fields.get_mut(before) {
+                    field.next = at;
+                }
+            }
+        }
     }
 
     pub(super) fn push_null(&mut self) {

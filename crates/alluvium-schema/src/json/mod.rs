@@ -49,7 +49,7 @@ impl Fault {
             Self::ListEnd => "expected ',' or ']' in a list",
             Self::Trailing => "unexpected text after the object",
             Self::Depth => "nested deeper than 128 levels",
-            Self::Sparse => "its lists hold too many structs with too few of their columns' fields",
+            Self::Sparse => "too few bytes for the many missing fields that they stand for",
             Self::ChunkFull => "its chunk holds 2 GiB of records already",
         }
     }
@@ -71,7 +71,17 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> u8 {
         let byte = self.byte();
-        if byte > b' ' { byte } else { self.skip_space() }
+        if byte > b' ' {
+            return byte;
+        }
+        // One space, as many writers put after colons and commas.
+        match self.bytes.get(self.at + 1) {
+            Some(next) if byte == b' ' && *next > b' ' => {
+                self.at += 1;
+                *next
+            }
+            _ => self.skip_space(),
+        }
     }
 
     #[inline(always)]

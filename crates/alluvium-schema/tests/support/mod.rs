@@ -29,14 +29,9 @@ pub fn pack_texts<S: AsRef<str>>(records: &[S]) -> Packed {
 /// The row's values by column name, with every value but booleans and strings as a text that
 /// tells it exactly.
 pub fn row(batch: &RecordBatch, row: usize) -> Map<String, Value> {
-    let columns = batch
-        .schema()
-        .fields()
-        .iter()
-        .zip(batch.columns())
-        .map(|(field, column)| (field.name().clone(), value(column, row)))
-        .collect();
-    columns
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    columns.map(|(field, column)| (field.name().clone(), value(column, row))).collect()
 }
 
 /// A value as the case files write it.

@@ -12,8 +12,14 @@ const NAMES: [&str; 12] = ["a", "b", "c", "id", "e.f", "é", "long_name_of_a_fie
 /// Of those, the names that a column can have.
 const COLUMN_NAMES: [&str; 9] = ["a", "b", "c", "id", "e.f", "é", "long_name_of_a_field", "B", "q\"k"];
 
-const NUMBERS: [&str; 40] = [
+const NUMBERS: [&str; 46] = [
     "0",
+    "9",
+    "-99",
+    "9.9",
+    "0.9",
+    "-1.5",
+    "-1e-9",
     "1",
     "-1",
     "1.0",
@@ -223,6 +229,10 @@ impl<'b> Choices<'b> {
             self.any_value(depth.min(2), &mut value);
             let at = self.pick(members.len() + 1);
             members.insert(at, (self.of(&NAMES).to_owned(), value));
+        }
+        while self.rarely(3) && !members.is_empty() {
+            let (one, other) = (self.pick(members.len()), self.pick(members.len()));
+            members.swap(one, other);
         }
         self.write_object(&members, json);
     }
