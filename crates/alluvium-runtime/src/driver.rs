@@ -133,6 +133,8 @@ enum Leaving {
 /// A flush whose outcome is known; `None` when there was nothing to commit.
 struct Flushed {
     outcome: Option<Outcome>,
+    /// Whether the rows in the table are this process's: another may have committed the same spans.
+    own: bool,
     progress: Vec<PartitionProgress>,
 }
 

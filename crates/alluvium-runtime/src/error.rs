@@ -35,6 +35,10 @@ pub enum Error {
     TooManyFailures { partition: Partition, span: Span, plugin: String, source: Fault },
     #[error("partition {partition}, offsets {span}: plugin {plugin} cannot be called")]
     Plugin { partition: Partition, span: Span, plugin: String, source: Fault },
+    #[error(
+        "partition {partition}, offsets {span}: plugin {plugin} makes about {bytes} bytes of rows out of one chunk"
+    )]
+    Multiplied { partition: Partition, span: Span, plugin: String, bytes: usize },
     #[error("partition {partition}, offset {offset}: {conflict}")]
     Stop { partition: Partition, offset: i64, conflict: String },
     #[error("partition {partition}, offsets {span}: records cannot be decoded")]
@@ -63,7 +67,7 @@ impl Classified for Error {
             | Self::Encode { source, .. }
             | Self::Commit { source, .. }
             | Self::Plugin { source, .. } => source.class(),
-            Self::TooManyFailures { .. } => ErrorClass::Plugin,
+            Self::TooManyFailures { .. } | Self::Multiplied { .. } => ErrorClass::Plugin,
             Self::Position(_)
             | Self::Mapping(_)
             | Self::Grow(_)
@@ -110,6 +114,7 @@ impl Classified for Error {
                 "nothing was committed of these records; mend the plugin, or raise `trapping_share` in [limits] to \
                  send them to the dead letters"
             }
+            Self::Multiplied { .. } => "let the plugin make fewer rows of one record",
             Self::Stop { .. } => {
                 "nothing was committed past this record; change the column's type, or its `on_conflict`"
             }

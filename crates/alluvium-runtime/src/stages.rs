@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 use crate::Hook;
 
+/// Bytes that a plugin may make out of one chunk by repeating rows.
+const MOST_MULTIPLIED: usize = 256 << 20;
+
 /// A pipeline's plugins, in the order in which records pass them.
 #[derive(Clone, Debug, Default)]
 pub struct Plugins {
@@ -254,6 +257,7 @@ impl Stages {
                 reject(rejections, record_of(row), Stage::ColumnPlugin, error.code(), full_message(&error), digest);
             }
             if let Some(rows) = &edit.rows {
+                check_multiplied(chunk, frame, rows, plugin.reference())?;
                 frame.keep(rows).map_err(rows_error)?;
             }
             for (field, column) in access.writes.iter().zip(edit.columns) {
@@ -285,6 +289,24 @@ impl Stages {
         let dead_letters = rejections.into_iter().filter_map(letter).collect();
         Ok(Processed { batch, counts, dead_letters, layout: self.layout.clone() })
     }
+}
+
+/// Copies of rows are made of all columns, also of those that the plugin does not see: refuses what
+/// would fill the memory. A row is taken to be as large as its record's value.
+fn check_multiplied(chunk: &Chunk, frame: &Frame, rows: &[u32], plugin: &PluginRef) -> Result<(), Error> {
+    if rows.len() <= frame.rows() {
+        return Ok(());
+    }
+    let size = |row: &u32| {
+        let record = frame.records().get(*row as usize).copied().unwrap_or_default();
+        chunk.records().values().range(record as usize).len()
+    };
+    let bytes = rows.iter().map(size).sum();
+    if bytes > MOST_MULTIPLIED {
+        let (partition, span, plugin) = (chunk.partition(), chunk.span(), plugin.name.clone());
+        return Err(Error::Multiplied { partition, span, plugin, bytes });
+    }
+    Ok(())
 }
 
 fn reject(to: &mut Rejections, record: u32, stage: Stage, code: &'static str, message: String, digest: &str) {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::worker::Job;
 use alluvium_config::LostData;
 use alluvium_core::position::{PositionError, Resume, StartPolicy, Watermarks, resume};
-use alluvium_core::seam::{Ack, Flush, Outcome, Source, Table, TableState};
+use alluvium_core::seam::{Ack, Flush, Source, Table, TableState};
 use alluvium_core::{
     Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span,
 };
@@ -133,15 +133,15 @@ impl<S: Source, T: Table> Driver<S, T> {
         let pipeline = &self.pipeline.id;
         tracing::warn!(%pipeline, %partition, %span, "lost offsets are skipped, as the pipeline file says");
         self.commit_positions(info, false).await?;
-        // Fenced or not, the table now says where to go on.
         let next = position(&self.load().await?, partition).unwrap_or(low);
         Ok(Assigned { next, was_absent: false })
     }
 
-    async fn commit_positions(&self, info: CommitInfo, may_be_absent: bool) -> Result<Outcome, Error> {
+    /// Commits positions without rows. Fenced or not, the table then says where to go on.
+    async fn commit_positions(&self, info: CommitInfo, may_be_absent: bool) -> Result<(), Error> {
         let schema = self.planner.layout().schema().clone();
         let mut flush = Flush { info, schema, files: Vec::new(), dead_letters: Vec::new(), may_be_absent };
-        commit(self.table.as_ref(), &mut flush).await
+        commit(self.table.as_ref(), &mut flush).await.map(drop)
     }
 
     async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {

@@ -58,18 +58,20 @@ impl<S: Source, T: Table> Driver<S, T> {
                 .map(|(partition, (span, counts))| PartitionProgress { partition, span, counts })
                 .collect();
             if progress.is_empty() {
-                return Ok(Flushed { outcome: None, progress });
+                return Ok(Flushed { outcome: None, own: false, progress });
             }
             let info = alluvium_core::CommitInfo { partitions: progress.clone(), plan, ..info };
             // The newest plan holds the columns of all older ones.
             let schema = gathered.schema.unwrap_or(schema);
             let mut flush = Flush { info, schema, files, dead_letters, may_be_absent };
-            let outcome = commit(table.as_ref(), &mut flush).await?;
+            let (outcome, tries) = commit(table.as_ref(), &mut flush).await?;
             drop(charges);
             if let Some(hook) = &hook {
                 hook("flush:committed");
             }
-            Ok(Flushed { outcome: Some(outcome), progress })
+            // What is there before a first try was not made by us.
+            let own = outcome != Outcome::AlreadyCommitted || tries > 1;
+            Ok(Flushed { outcome: Some(outcome), own, progress })
         }));
     }
 
@@ -103,7 +105,9 @@ impl<S: Source, T: Table> Driver<S, T> {
                 assigned.was_absent = false;
             }
         }
-        self.stats.commit(counts, version, Instant::now().into_std());
+        if flushed.own {
+            self.stats.commit(counts, version, Instant::now().into_std());
+        }
         tracing::info!(pipeline = %self.pipeline.id, version, read = counts.read, rows = counts.rows, "committed");
         self.reach("offsets:before");
         self.source.publish(&positions);
@@ -157,13 +161,13 @@ fn leaves(schema: &arrow_schema::SchemaRef) -> usize {
     schema.flattened_fields().len()
 }
 
-/// Commits a flush, trying again while the outside is at fault.
-pub(super) async fn commit<T: Table>(table: &T, flush: &mut Flush<T::File>) -> Result<Outcome, Error> {
+/// Commits a flush, trying again while the outside is at fault; the outcome, and how many tries it took.
+pub(super) async fn commit<T: Table>(table: &T, flush: &mut Flush<T::File>) -> Result<(Outcome, u32), Error> {
     let rows = flush.info.partitions.iter().map(|progress| progress.counts.rows).sum();
     let mut wait = FIRST_WAIT;
     for tries in 1.. {
         match table.commit(flush).await {
-            Ok(outcome) => return Ok(outcome),
+            Ok(outcome) => return Ok((outcome, tries)),
             Err(error) if error.class() == ErrorClass::External && tries < TRIES => {
                 let cause = full(&error);
                 tracing::warn!(
