@@ -3,7 +3,7 @@
 use crate::{Error, KafkaConfig, context::LogContext};
 use rdkafka::{
     Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication},
     error::KafkaError,
 };
 use std::time::Duration;
@@ -15,6 +15,13 @@ pub async fn create_topic(brokers: &str, topic: &str, partitions: i32, settings:
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
     let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
     let made = client(brokers)?.create_topics([&new], &options()).await;
+    first(made).map_err(|source| Error::CreateTopic { topic: topic.to_owned(), source: source.into() })
+}
+
+/// Raises a topic's number of partitions to `partitions`.
+pub async fn add_partitions(brokers: &str, topic: &str, partitions: usize) -> Result<(), Error> {
+    let more = NewPartitions::new(topic, partitions);
+    let made = client(brokers)?.create_partitions([&more], &options()).await;
     first(made).map_err(|source| Error::CreateTopic { topic: topic.to_owned(), source: source.into() })
 }
 

@@ -44,12 +44,15 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "1500"),
     // Of these the first matters most: with its default of a second, the fetcher sleeps while the
-    // queue is empty. The others bound memory without costing speed.
+    // queue is empty. The others bound memory; more gained no speed.
     ("fetch.queue.backoff.ms", "5"),
     ("queued.min.messages", "1000000"),
-    ("queued.max.messages.kbytes", "32768"),
-    ("fetch.message.max.bytes", "8388608"),
+    ("queued.max.messages.kbytes", "16384"),
+    ("fetch.message.max.bytes", "2097152"),
+    ("fetch.max.bytes", "16777216"),
     ("reconnect.backoff.max.ms", "2000"),
+    // How late new partitions are noticed.
+    ("topic.metadata.refresh.interval.ms", "30000"),
 ];
 
 const PROMISED: &[(&str, &str)] = &[
@@ -79,6 +82,9 @@ impl KafkaConfig {
     /// Checks all that can be known without a broker: names, settings, their values.
     pub fn validate(&self) -> Result<(), Error> {
         check_topic(&self.topic)?;
+        if self.brokers.iter().all(|broker| broker.trim().is_empty()) {
+            return Err(Error::NoBrokers);
+        }
         self.consumer(Some(&self.group)).map(drop)
     }
 
@@ -206,6 +212,14 @@ mod tests {
         let error = with("session.timeout.ms", "s3cret").validate().unwrap_err();
         let told = format!("{error} {error:?}");
         assert!(told.contains("session.timeout.ms") && !told.contains("s3cret"), "{told}");
+    }
+
+    #[test]
+    fn without_brokers_nothing_is_tried() {
+        for brokers in [vec![], vec![String::new()]] {
+            let config = KafkaConfig { brokers, ..KafkaConfig::new("", "orders", "readers") };
+            assert!(matches!(config.validate(), Err(Error::NoBrokers)));
+        }
     }
 
     #[test]

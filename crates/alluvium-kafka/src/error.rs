@@ -13,6 +13,8 @@ pub enum Error {
     Setting { key: String, reason: String },
     #[error("{topic:?} is not a topic's name")]
     TopicName { topic: String },
+    #[error("no brokers are given")]
+    NoBrokers,
     #[error("making a Kafka client failed: {reason}")]
     Configure { reason: String },
     #[error("starting a thread for topic {topic} failed")]
@@ -180,6 +182,7 @@ impl Classified for Error {
             Self::ProtectedSetting { .. }
             | Self::Setting { .. }
             | Self::TopicName { .. }
+            | Self::NoBrokers
             | Self::Configure { .. }
             | Self::Authentication { .. }
             | Self::Authorization { .. }
@@ -224,6 +227,7 @@ impl Classified for Error {
             Self::TopicName { .. } => {
                 "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'".to_owned()
             }
+            Self::NoBrokers => "give `brokers` at least one host:port".to_owned(),
             Self::Unreachable { .. } => {
                 "check `brokers`, and that the address the brokers advertise can be reached from here".to_owned()
             }

@@ -10,6 +10,9 @@
 //!   a reference to the buffers that its bytes lie in.
 //! - librdkafka's functions used here may be called from any thread; nothing here is `Send`.
 //!
+//! What it costs: librdkafka takes the errors of a batch for records when it notes how far we have
+//! read. It uses that note only to go on after a rebalance, and the reader seeks then.
+//!
 //! It also has the one knob of the mock cluster that the wrapper lacks.
 
 use rdkafka::{

@@ -34,7 +34,7 @@ pub struct NewRecord<'a> {
     pub key: Option<&'a [u8]>,
     /// `None` is a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Milliseconds since the epoch; now when `None`.
+    /// Milliseconds since the epoch; now when `None` or 0.
     pub timestamp: Option<i64>,
     pub headers: &'a [Header<'a>],
 }

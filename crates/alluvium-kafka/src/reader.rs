@@ -47,6 +47,11 @@ const BUDGET: usize = 8 << 20;
 /// How long a revocation waits for its acknowledgement. The table's fence holds without it.
 const RELEASE: Duration = Duration::from_secs(60);
 const SEEK: Duration = Duration::from_secs(5);
+/// How often partitions are forwarded again: stopping one undoes it, some time later.
+const FORWARD: Duration = Duration::from_secs(1);
+const FORWARD_SOON: Duration = Duration::from_millis(20);
+/// How long after a change of the assignment that may still happen.
+const UNSETTLED: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_secs(2);
 
 /// Waits that tests shorten.
@@ -119,6 +124,9 @@ pub(crate) struct Reader<'c> {
     trouble: Option<Trouble>,
     message_bytes: usize,
     headers: Vec<u8>,
+    /// When the assignment changed, and when partitions were forwarded last.
+    changed: Instant,
+    forwarded: Instant,
 }
 
 struct Seek {
@@ -175,6 +183,8 @@ impl<'c> Reader<'c> {
             trouble: None,
             message_bytes: BATCH_BYTES / 64,
             headers: Vec::new(),
+            changed: Instant::now(),
+            forwarded: Instant::now(),
         }
     }
 
@@ -217,7 +227,7 @@ impl<'c> Reader<'c> {
             }
             Command::Release { rebalance } => {
                 if self.is_pending(rebalance) {
-                    self.release();
+                    self.release(queue);
                 }
             }
             Command::Seek { partition, position, epoch } => self.seek(partition, position, epoch, queue),
@@ -249,12 +259,12 @@ impl<'c> Reader<'c> {
             }
         }
         while let Some(rebalance) = self.consumer.context().next_rebalance() {
-            self.rebalance(rebalance);
+            self.rebalance(rebalance, queue);
         }
         Next::GoOn
     }
 
-    fn rebalance(&mut self, rebalance: Rebalance) {
+    fn rebalance(&mut self, rebalance: Rebalance, queue: &MessageQueue<'c>) {
         self.rebalances += 1;
         self.joined = true;
         self.trouble = None;
@@ -262,7 +272,7 @@ impl<'c> Reader<'c> {
         let (number, sender, reader) = (self.rebalances, self.sender.clone(), thread::current());
         match &rebalance {
             // The end of every rebalance, also of one that gives us nothing new.
-            Rebalance::Assign(partitions) if partitions.is_empty() => return self.answer(&rebalance),
+            Rebalance::Assign(partitions) if partitions.is_empty() => return self.answer(&rebalance, queue),
             Rebalance::Assign(partitions) => {
                 let start = move |positions| Command::Start { rebalance: number, positions };
                 let ack = Ack::new(move |positions| command(&sender, &reader, start(positions)));
@@ -276,7 +286,7 @@ impl<'c> Reader<'c> {
                 }
                 // What is lost is somebody else's already; waiting would only delay our return.
                 if *lost || !read {
-                    return self.answer(&rebalance);
+                    return self.answer(&rebalance, queue);
                 }
             }
         }
@@ -335,30 +345,62 @@ impl<'c> Reader<'c> {
             let partitions = known.iter().map(|(partition, _)| *partition).collect();
             self.tell(Err(Error::Assign { topic: self.config.topic.clone(), partitions, source: source.into() }));
             // The group waits for an answer, if only that nothing is taken.
-            self.answer(&Rebalance::Assign(Vec::new()));
+            self.answer(&Rebalance::Assign(Vec::new()), queue);
             return;
         }
         for (partition, position) in known {
-            let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
-            self.packer.start(partition, position, epoch);
-            self.assigned.insert(partition, None);
+            self.start(partition, position);
             self.held.remove(&partition);
         }
+        self.settle(queue);
     }
 
-    fn release(&mut self) {
+    /// Takes records of an assigned partition from this position on.
+    fn start(&mut self, partition: Partition, position: i64) {
+        let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
+        self.packer.start(partition, position, epoch);
+        self.assigned.insert(partition, None);
+    }
+
+    fn release(&mut self, queue: &MessageQueue<'c>) {
         if let Some(Pending { kind, .. }) = self.pending.take() {
-            self.answer(&kind);
+            self.answer(&kind, queue);
         }
     }
 
     /// Answers a rebalance: takes nothing, or gives back the revoked partitions.
-    fn answer(&mut self, rebalance: &Rebalance) {
+    fn answer(&mut self, rebalance: &Rebalance, queue: &MessageQueue<'c>) {
         let answered = match rebalance {
             Rebalance::Assign(_) => self.consumer.incremental_assign(&TopicPartitionList::new()),
             Rebalance::Revoke { partitions, .. } => self.give_back(partitions),
         };
         self.log_failure("answering a rebalance", answered);
+        self.settle(queue);
+    }
+
+    /// Brings all partitions to where we are, after an answered rebalance. librdkafka stops fetching
+    /// during one and then goes on from where it believes us to be. Its belief can be wrong: after
+    /// the end of a partition it is an offset too far, and the next record would be left out.
+    fn settle(&mut self, queue: &MessageQueue<'c>) {
+        self.changed = Instant::now();
+        let reading = self.assigned.iter().filter(|(_, seek)| seek.is_none());
+        let positions: Vec<_> = reading.filter_map(|(p, _)| Some((*p, self.packer.next(*p)?))).collect();
+        for (partition, position, failure) in self.try_seek(&positions) {
+            if failure.is_some() {
+                let packed = self.packer.flush(partition);
+                self.hand_out(partition, packed);
+                self.packer.stop(partition);
+                self.assigned.insert(partition, Some(Seek { position, due: Instant::now() }));
+            }
+        }
+        self.forward_all(queue);
+    }
+
+    fn forward_all(&mut self, queue: &MessageQueue<'c>) {
+        self.forwarded = Instant::now();
+        for partition in self.assigned.keys() {
+            queue.forward(&self.topic, partition.0);
+        }
     }
 
     fn give_back(&self, partitions: &[Partition]) -> Result<(), KafkaError> {
@@ -409,20 +451,56 @@ impl<'c> Reader<'c> {
 
     /// Tries to seek. Nothing of the partition is handed out until it has succeeded.
     fn seek_now(&mut self, partition: Partition, position: i64) {
-        let sought = self.list(&[(partition, position)]).and_then(|list| self.consumer.seek_partitions(list, SEEK));
-        let sought = sought.and_then(|list| list.elements().iter().try_for_each(|element| element.error()));
-        let again = match sought {
-            Ok(()) => {
-                let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
-                self.packer.start(partition, position, epoch);
-                None
+        for (partition, position, failure) in self.try_seek(&[(partition, position)]) {
+            let restarted = match failure {
+                None => true,
+                // After some errors librdkafka has stopped fetching, and knows no seek out of that.
+                Some(Code::State) if self.pending.is_none() => self.restart(partition, position),
+                Some(_) => false,
+            };
+            if restarted {
+                self.start(partition, position);
+            } else {
+                self.assigned.insert(partition, Some(Seek { position, due: Instant::now() + POLL }));
             }
-            Err(error) => {
-                tracing::debug!(%partition, position, %error, "seeking again later");
-                Some(Seek { position, due: Instant::now() + POLL })
+        }
+    }
+
+    /// Seeks in assigned partitions; for each, why it failed. When it did not, all that librdkafka
+    /// hands out from now on lies at or behind the position.
+    fn try_seek(&self, positions: &[(Partition, i64)]) -> Vec<(Partition, i64, Option<Code>)> {
+        if positions.is_empty() {
+            return Vec::new();
+        }
+        let sought = self.list(positions).and_then(|list| self.consumer.seek_partitions(list, SEEK));
+        let failure = |partition: Partition| match &sought {
+            Ok(list) => {
+                let element = list.find_partition(&self.config.topic, partition.0);
+                element.map_or(Some(Code::UnknownPartition), |element| code_of(element.error()))
             }
+            Err(error) => Some(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
         };
-        self.assigned.insert(partition, again);
+        let result: Vec<_> = positions.iter().map(|(p, position)| (*p, *position, failure(*p))).collect();
+        for (partition, position, failure) in &result {
+            if let Some(code) = failure {
+                tracing::debug!(%partition, position, ?code, "seeking failed");
+            }
+        }
+        result
+    }
+
+    /// Takes a partition out of the assignment and in again at a position. Not during a rebalance,
+    /// which that would answer.
+    fn restart(&mut self, partition: Partition, position: i64) -> bool {
+        self.changed = Instant::now();
+        let list = self.list(&[(partition, position)]);
+        let restarted = list.and_then(|list| {
+            self.consumer.incremental_unassign(&list)?;
+            self.consumer.incremental_assign(&list)
+        });
+        let succeeded = restarted.is_ok();
+        self.log_failure("starting a partition anew", restarted);
+        succeeded
     }
 
     /// What is due without anybody asking for it.
@@ -436,6 +514,10 @@ impl<'c> Reader<'c> {
             self.seek_now(partition, position);
         }
         self.fetch_held(queue);
+        let patience = if self.changed.elapsed() < UNSETTLED { FORWARD_SOON } else { FORWARD };
+        if self.forwarded.elapsed() > patience {
+            self.forward_all(queue);
+        }
         if let Some(Pending { kind, since, .. }) = &self.pending {
             let waited = since.elapsed();
             match kind {
@@ -446,7 +528,7 @@ impl<'c> Reader<'c> {
                 }
                 Rebalance::Revoke { partitions, .. } if waited > RELEASE => {
                     tracing::warn!(?partitions, ?waited, "giving partitions back without acknowledgement");
-                    self.release();
+                    self.release(queue);
                 }
                 Rebalance::Assign(_) | Rebalance::Revoke { .. } => {}
             }
@@ -631,6 +713,10 @@ impl<'c> Reader<'c> {
             tracing::warn!(topic = self.config.topic, group = self.config.group, %error, "{what} failed");
         }
     }
+}
+
+fn code_of(result: Result<(), KafkaError>) -> Option<Code> {
+    result.err().map(|error| error.rdkafka_error_code().unwrap_or(Code::Unknown))
 }
 
 /// Sends a command and wakes the reader. One that is gone needs none.

@@ -35,7 +35,7 @@ const LEAVE: Duration = Duration::from_secs(15);
 ///   and nothing is read of it until a seek tells its position.
 /// - After [`Source::seek`] has returned, no chunk made before comes out of [`Source::next`].
 /// - A chunk has up to about 1,000 records or 1 MiB; up to 8 MiB of chunks wait to be taken, and
-///   up to about 32 MiB in librdkafka.
+///   up to about 16 MiB, and a fetch of as much, in librdkafka.
 /// - An acknowledgement of an assignment is awaited for `max.poll.interval.ms`, one of a revocation
 ///   for a minute; partitions that are already lost are given back at once.
 ///
@@ -196,5 +196,50 @@ impl Drop for KafkaSource {
 impl fmt::Debug for KafkaSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaSource").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::{NewRecord, Producer, Sandbox};
+    use alluvium_core::{Classified, ErrorClass};
+    use std::time::Instant;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn brokers_that_stay_away_are_told_and_read_on_when_they_come_back() {
+        let sandbox = Sandbox::start(&[("orders", 1)]).unwrap();
+        let timing = Timing { patience: Duration::from_millis(500), ..Timing::default() };
+        let config = KafkaConfig::new(sandbox.brokers(), "orders", "readers");
+        let mut source = KafkaSource::connect_with(config, timing).unwrap();
+        match source.next().await.unwrap() {
+            Event::Assigned { ack, .. } => ack.send(vec![(Partition(0), 0)]),
+            other => panic!("{other:?}"),
+        }
+        sandbox.go_down().await.unwrap();
+        let started = Instant::now();
+        for _ in 0..2 {
+            let error = source.next().await.unwrap_err();
+            assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+            assert_eq!(error.class(), ErrorClass::External);
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        sandbox.come_up().await.unwrap();
+        let producer = Producer::connect(sandbox.brokers(), &[]).unwrap();
+        let record = NewRecord { topic: "orders", partition: Some(0), value: Some(b"x"), ..NewRecord::default() };
+        producer.produce(record).await.unwrap();
+        loop {
+            match source.next().await {
+                Ok(Event::Chunk(chunk)) => {
+                    assert_eq!((chunk.span().from(), chunk.span().to()), (0, 1));
+                    break;
+                }
+                // The session may have ended meanwhile.
+                Ok(Event::Revoked { ack, .. }) => ack.send(()),
+                Ok(Event::Assigned { ack, .. }) => ack.send(vec![(Partition(0), 0)]),
+                Err(error) => assert_eq!(error.class(), ErrorClass::External, "{error:?}"),
+            }
+        }
     }
 }

@@ -108,7 +108,8 @@ impl Asker {
         let mut patience = Duration::from_secs(1);
         loop {
             // In growing steps, since librdkafka waits to the end also when it knows better.
-            let metadata = client.fetch_metadata(Some(&self.topic), patience.min(self.timeout));
+            let left = self.timeout.saturating_sub(started.elapsed());
+            let metadata = client.fetch_metadata(Some(&self.topic), patience.min(left));
             let metadata = match metadata {
                 Ok(metadata) => metadata,
                 Err(source) => {
@@ -116,7 +117,7 @@ impl Asker {
                     let refused = self.trouble().as_ref().is_some_and(|(code, _)| is_refusal(*code));
                     if refused || !is_silence(&source) || started.elapsed() >= self.timeout {
                         let failed = |source| Error::Partitions { topic: self.topic.clone(), source };
-                        return Err(self.failure(source, failed));
+                        return Err(self.failure(None, source, failed));
                     }
                     patience *= 2;
                     continue;
@@ -154,36 +155,28 @@ impl Asker {
     }
 
     fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
-        let topic = self.topic.clone();
-        match self.client()?.fetch_watermarks(&topic, partition.0, self.timeout) {
+        let answer = self.client()?.fetch_watermarks(&self.topic, partition.0, self.timeout);
+        let failed = |source| Error::Watermarks { topic: self.topic.clone(), partition, source };
+        match answer {
             Ok((low, high)) => Ok(Watermarks { low, high }),
-            Err(KafkaError::MetadataFetch(Code::UnknownPartition | Code::UnknownTopicOrPartition)) => {
-                Err(Error::PartitionMissing { topic, partition })
-            }
-            Err(source) => Err(self.failure(source, |source| Error::Watermarks { topic, partition, source })),
+            Err(source) => Err(self.failure(Some(partition), source, failed)),
         }
     }
 
     fn offset_at(&self, partition: Partition, timestamp: i64) -> Result<i64, Error> {
-        let topic = self.topic.clone();
+        let topic = &self.topic;
         let failed = |source| {
-            let topic = topic.clone();
-            self.failure(source, |source| Error::OffsetAt { topic, partition, timestamp, source })
+            let failed = |source| Error::OffsetAt { topic: topic.clone(), partition, timestamp, source };
+            self.failure(Some(partition), source, failed)
         };
         let mut question = TopicPartitionList::new();
         // Negative timestamps have other meanings for brokers; no record lies before the epoch.
-        question.add_partition_offset(&topic, partition.0, Offset::Offset(timestamp.max(0))).map_err(failed)?;
+        question.add_partition_offset(topic, partition.0, Offset::Offset(timestamp.max(0))).map_err(failed)?;
         let answer = self.client()?.offsets_for_times(question, self.timeout).map_err(failed)?;
-        let Some(found) = answer.find_partition(&topic, partition.0) else {
-            return Err(Error::PartitionMissing { topic, partition });
+        let Some(found) = answer.find_partition(topic, partition.0) else {
+            return Err(Error::PartitionMissing { topic: topic.clone(), partition });
         };
-        match found.error() {
-            Ok(()) => {}
-            Err(KafkaError::OffsetFetch(Code::UnknownPartition | Code::UnknownTopicOrPartition)) => {
-                return Err(Error::PartitionMissing { topic, partition });
-            }
-            Err(source) => return Err(failed(source)),
-        }
+        found.error().map_err(failed)?;
         match found.offset() {
             Offset::Offset(offset) => Ok(offset),
             _ => self.watermarks(partition).map(|watermarks| watermarks.high),
@@ -191,7 +184,16 @@ impl Asker {
     }
 
     /// An error with what the client said meanwhile.
-    fn failure(&self, source: KafkaError, failed: impl FnOnce(ClientError) -> Error) -> Error {
+    fn failure(
+        &self,
+        partition: Option<Partition>,
+        source: KafkaError,
+        failed: impl FnOnce(ClientError) -> Error,
+    ) -> Error {
+        let code = source.rdkafka_error_code();
+        if let (Some(Code::UnknownPartition | Code::UnknownTopicOrPartition), Some(partition)) = (code, partition) {
+            return Error::PartitionMissing { topic: self.topic.clone(), partition };
+        }
         if !is_silence(&source) {
             return failed(source.into());
         }
