@@ -44,7 +44,7 @@ impl<C: DeserializeOwned> ColumnPlugin<C> {
         column_contract::Description {
             name: name.to_owned(),
             version: version.to_owned(),
-            summary: summary.to_owned(),
+            summary: one_line(summary),
             config_schema: config_schema.to_owned(),
         }
     }
@@ -75,7 +75,7 @@ impl<C: DeserializeOwned> RecordPlugin<C> {
         record_contract::Description {
             name: name.to_owned(),
             version: version.to_owned(),
-            summary: summary.to_owned(),
+            summary: one_line(summary),
             config_schema: config_schema.to_owned(),
         }
     }
@@ -125,6 +125,11 @@ impl<C> Configured<C, record::Access> {
 fn read<C: DeserializeOwned>(config: &str) -> Result<C> {
     let config = if matches!(config.trim(), "" | "null") { "{}" } else { config };
     serde_json::from_str(config).map_err(|error| Error::new(format!("configuration: {error}")))
+}
+
+/// A package's description can have several lines.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `transform` came before `configure`: the host is wrong.

@@ -101,3 +101,67 @@ fn check_imports(component: &[u8]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use std::path::PathBuf;
+
+    fn repository(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    }
+
+    fn worlds() -> Worlds {
+        Worlds::read(&repository("wit")).unwrap()
+    }
+
+    /// Names and paths of the texts in a folder.
+    fn texts(folder: &str) -> Vec<(String, PathBuf)> {
+        let entries = std::fs::read_dir(repository(folder)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), path)).collect()
+    }
+
+    #[test]
+    fn the_texts_are_components_that_the_catalogue_names() {
+        let catalogue = std::fs::read_to_string(repository("plugins/hostile/README.md")).unwrap();
+        let worlds = worlds();
+        for (name, path) in texts("plugins/hostile/core") {
+            encode_text(&path, &name, &worlds).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            let short = name.strip_prefix("column").unwrap_or(&name);
+            assert!(catalogue.contains(short), "{name} is not in the catalogue");
+        }
+        for (name, path) in texts("plugins/hostile/wat") {
+            let bytes = wat::parse_file(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(Parser::is_component(&bytes), name != "core-module", "{name}");
+            let short = if name.starts_with("feature-") { "feature-…" } else { &name };
+            assert!(catalogue.contains(short), "{name} is not in the catalogue");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plugin_is_refused() {
+        let worlds = worlds();
+        for (name, path) in texts("plugins/hostile/wat") {
+            // Those are sound but for a feature that the host does not allow, and export nothing.
+            let bytes = wat::parse_file(&path).unwrap();
+            let refused = check_imports(&bytes).and_then(|()| worlds.check(&bytes)).unwrap_err();
+            let imports = format!("{refused:#}").contains("a plugin has no imports");
+            let expected = name.starts_with("imports-") && name != "imports-types-function";
+            assert_eq!(imports, expected, "{name}: {refused:#}");
+        }
+    }
+
+    #[test]
+    fn a_module_with_imports_makes_no_plugin() {
+        let text = std::fs::read_to_string(repository("plugins/hostile/core/column-plain.wat")).unwrap();
+        let text = text.replacen("(module", r#"(module (import "env" "now" (func))"#, 1);
+        let mut core = wat::parse_str(text).unwrap();
+        let worlds = worlds();
+        let world = worlds.find("column-plugin").unwrap();
+        embed_component_metadata(&mut core, &worlds.resolve, world, StringEncoding::UTF8).unwrap();
+        let error = encode(&core, &worlds).unwrap_err();
+        assert!(format!("{error:#}").contains("env"), "{error:#}");
+    }
+}

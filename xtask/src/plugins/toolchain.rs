@@ -1,7 +1,7 @@
 //! Finds a Rust that can build for wasm, or installs what one lacks.
 
 use super::answer;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -77,10 +77,8 @@ pub fn find(choice: Choice, folder: &Path) -> Result<Toolchain> {
     if choice != Choice::Debian && (has_target(folder) || add_target(folder)) {
         return Ok(Toolchain::Active);
     }
-    if choice != Choice::Active
-        && (debian_is_there() || install_debian())
-        && let Some(linker) = linker(folder)
-    {
+    if choice != Choice::Active && (debian_is_there() || install_debian()) {
+        let linker = linker(folder).context("no linker for WebAssembly here: run `apt-get install lld`")?;
         return Ok(Toolchain::Debian { linker });
     }
     match choice {
@@ -112,9 +110,11 @@ fn has_target(folder: &Path) -> bool {
 }
 
 fn add_target(folder: &Path) -> bool {
-    let mut rustup = Command::new("rustup");
-    rustup.current_dir(folder).args(["target", "add", TARGET]);
-    succeeds(&mut rustup) && has_target(folder)
+    if answer(Command::new("rustup").arg("--version")).is_none() {
+        return false;
+    }
+    eprintln!("adding {TARGET} with rustup");
+    succeeds(Command::new("rustup").current_dir(folder).args(["target", "add", TARGET])) && has_target(folder)
 }
 
 fn debian_is_there() -> bool {
@@ -125,6 +125,7 @@ fn install_debian() -> bool {
     if !Path::new("/usr/bin/apt-get").exists() || answer(Command::new("id").arg("-u")).as_deref() != Some("0") {
         return false;
     }
+    eprintln!("installing {} with apt-get", DEBIAN_PACKAGES.join(", "));
     let install = || succeeds(apt_get().args(["install", "-y", "--no-install-recommends"]).args(DEBIAN_PACKAGES));
     (install() || (succeeds(apt_get().arg("update")) && install())) && debian_is_there()
 }
