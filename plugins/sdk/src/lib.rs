@@ -1,5 +1,5 @@
 //! Write alluvium plugins in Rust: a **column plugin** is one function over named, typed columns
-//! ([`column`]), a **record plugin** one function over a record's bytes ([`record`]).
+//! ([`mod@column`]), a **record plugin** one function over a record's bytes ([`record`]).
 //!
 //! A plugin is a pure function of its input and its configuration: it has no clock, no randomness,
 //! no files and no network. The configuration is the pipeline file's `with = {…}`, read into a type
@@ -54,6 +54,7 @@ pub mod export;
 
 pub use decimal::{Decimal, NotADecimal};
 pub use error::{Error, Result};
+pub use path::Path;
 pub use time::{Date, NotATime, Timestamp};
 pub use types::Type;
 

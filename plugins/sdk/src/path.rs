@@ -1,4 +1,59 @@
-//! Columns' paths: parts joined by dots; a part that holds a dot stands in backticks.
+//! Paths: parts joined by dots; a part that holds a dot stands in backticks.
+
+use crate::Error;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// A path, in a configuration or elsewhere: parts joined by dots, as in `customer.email`; a part
+/// that holds a dot stands in backticks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    text: String,
+    parts: Vec<String>,
+}
+
+impl Path {
+    /// The path of a single part.
+    pub fn of(part: impl Into<String>) -> Self {
+        let part = part.into();
+        let plain = !part.contains(['.', '`']);
+        let text = if plain { part.clone() } else { format!("`{}`", part.replace('`', "``")) };
+        Self { text, parts: vec![part] }
+    }
+
+    /// The parts, at least one.
+    pub fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    /// The path as it is spelled.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for Path {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self { text: text.to_owned(), parts: split(text)? })
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Path {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parts = split(&text).map_err(serde::de::Error::custom)?;
+        Ok(Self { text, parts })
+    }
+}
 
 /// The parts of a path; a backtick within backticks is doubled.
 pub(crate) fn split(path: &str) -> Result<Vec<String>, String> {
@@ -51,7 +106,7 @@ pub(crate) fn split(path: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::split;
+    use super::{Path, split};
 
     #[test]
     fn parts() {
@@ -60,6 +115,17 @@ mod tests {
         assert_eq!(split("`a.b`.c").unwrap(), ["a.b", "c"]);
         assert_eq!(split("`a``b`").unwrap(), ["a`b"]);
         assert_eq!(split("ä.`日.本`").unwrap(), ["ä", "日.本"]);
+    }
+
+    #[test]
+    fn a_path_is_spelled_as_it_is_read() {
+        for part in ["a", "a.b", "a`b", "`"] {
+            let path = Path::of(part);
+            assert_eq!(path.parts(), [part]);
+            assert_eq!(path.as_str().parse::<Path>().unwrap(), path);
+        }
+        assert_eq!(serde_json::from_str::<Path>("\"a.`b.c`\"").unwrap().parts(), ["a", "b.c"]);
+        assert!(serde_json::from_str::<Path>("\"a..b\"").unwrap_err().to_string().contains("has an empty part"));
     }
 
     #[test]

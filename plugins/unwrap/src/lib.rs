@@ -1,6 +1,7 @@
 //! Takes the payload out of a JSON envelope, byte for byte, and makes a record of each element
 //! when it is an array.
 
+use alluvium_plugin::Path;
 use alluvium_plugin::record::{Access, Error, Output, Record, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -8,24 +9,25 @@ use serde_json::value::RawValue;
 use std::fmt;
 
 #[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct Config {
     /// The envelope's field that holds the payload; dots lead into nested objects.
-    field: String,
+    #[serde(default = "payload")]
+    field: Path,
     /// Whether an array becomes one record for each element.
+    #[serde(default = "yes")]
     split: bool,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self { field: "payload".to_owned(), split: true }
-    }
+fn payload() -> Path {
+    Path::of("payload")
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn access(config: &Config, access: &mut Access) -> Result<()> {
-    if config.field.split('.').any(str::is_empty) {
-        return Err(Error::new(format!("field '{}' has an empty part", config.field)));
-    }
     if config.split {
         access.multiplies();
     }
@@ -33,29 +35,37 @@ fn access(config: &Config, access: &mut Access) -> Result<()> {
 }
 
 fn transform(config: &Config, record: &Record, output: &mut Output) -> Result<()> {
-    let mut value: &RawValue = serde_json::from_slice(record.value).map_err(|error| format!("not JSON: {error}"))?;
-    for part in config.field.split('.') {
-        value = field(value, part).ok_or_else(|| format!("no field '{}' in the envelope", config.field))?;
-    }
-    if value.get() == "null" {
+    let payload = find(record.value, config.field.parts()).map_err(|error| format!("not JSON: {error}"))?;
+    let payload = payload.ok_or_else(|| format!("no field '{}' in the envelope", config.field))?.get();
+    if payload == "null" {
         return Err(Error::new(format!("field '{}' of the envelope is null", config.field)));
     }
-    if config.split && value.get().starts_with('[') {
-        let elements = Elements(output);
-        return Ok(serde_json::Deserializer::from_str(value.get()).deserialize_seq(elements)?);
+    if config.split && payload.starts_with('[') {
+        return Ok(serde_json::Deserializer::from_str(payload).deserialize_seq(Elements(output))?);
     }
-    output.emit(value.get().as_bytes());
+    output.emit(payload.as_bytes());
     Ok(())
 }
 
-/// A field of an object, the last of that name; `None` when there is none, or no object.
-fn field<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    if !value.get().starts_with('{') {
-        return None;
+/// The value that the parts lead to; `None` when one of them leads nowhere.
+fn find<'a>(json: &'a [u8], parts: &[String]) -> serde_json::Result<Option<&'a RawValue>> {
+    let mut found = None;
+    let mut rest = json;
+    for part in parts {
+        if rest.trim_ascii_start().first() != Some(&b'{') {
+            // No object: what remains to be told is whether it is JSON at all.
+            return serde_json::from_slice(rest).map(|IgnoredAny| None);
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(rest);
+        found = deserializer.deserialize_map(Field(part))?;
+        deserializer.end()?;
+        let Some(value) = found else { return Ok(None) };
+        rest = value.get().as_bytes();
     }
-    serde_json::Deserializer::from_str(value.get()).deserialize_map(Field(name)).ok()?
+    Ok(found)
 }
 
+/// Takes a field's value out of an object: the last of that name.
 struct Field<'n>(&'n str);
 
 impl<'de> Visitor<'de> for Field<'_> {
@@ -157,6 +167,7 @@ mod tests {
     #[test]
     fn dots_lead_into_objects() {
         let config = || json!({ "field": "after.data" });
+        assert_eq!(run(json!({ "field": "`after.data`.x" }), &[r#"{"after.data":{"x":5}}"#]).0, ["5"]);
         let values = [r#"{"after":{"data":{"x":1}}}"#, r#"{"after":[{"data":1}]}"#, r#"{"after.data":1}"#];
         let (texts, rejects) = run(config(), &values);
         assert_eq!(texts, [r#"{"x":1}"#]);
@@ -199,7 +210,9 @@ mod tests {
 
     #[test]
     fn wrong_configurations() {
-        for config in [json!({ "feild": "a" }), json!({ "field": "" }), json!({ "field": "a..b" })] {
+        for config in
+            [json!({ "feild": "a" }), json!({ "field": "" }), json!({ "field": "a..b" }), json!({ "field": "`a" })]
+        {
             assert!(run_records(&PLUGIN, config, &[]).is_err());
         }
     }
@@ -207,7 +220,7 @@ mod tests {
     #[test]
     fn the_schema_names_every_setting() {
         let schema: Value = alluvium_plugin::testing::parse(PLUGIN.about.config_schema).unwrap();
-        assert_eq!(schema["properties"]["field"]["default"], Config::default().field);
-        assert_eq!(schema["properties"]["split"]["default"], Config::default().split);
+        assert_eq!(schema["properties"]["field"]["default"], payload().as_str());
+        assert_eq!(schema["properties"]["split"]["default"], yes());
     }
 }
