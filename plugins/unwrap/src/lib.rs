@@ -41,7 +41,7 @@ fn transform(config: &Config, record: &Record, output: &mut Output) -> Result<()
         return Err(Error::new(format!("field '{}' of the envelope is null", config.field)));
     }
     if config.split && payload.starts_with('[') {
-        return Ok(serde_json::Deserializer::from_str(payload).deserialize_seq(Elements(output))?);
+        return Ok(serde_json::Deserializer::from_slice(payload.as_bytes()).deserialize_seq(Elements(output))?);
     }
     output.emit(payload.as_bytes());
     Ok(())
