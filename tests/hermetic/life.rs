@@ -3,6 +3,8 @@
 use alluvium_kafka::{Sandbox, admin};
 use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Options, Workbench};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
 use std::time::Duration;
 
 async fn workbench(options: &Options) -> (Sandbox, Workbench) {
@@ -234,4 +236,32 @@ async fn a_topic_created_anew_stops_the_pipeline() {
     let mut process = bench.run("anew", &["--until-end"], &[]);
     assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
     assert!(process.err().contains("at offset 100"), "{}", process.err());
+}
+
+/// A column that began as JSON text goes on as JSON text: the table itself remembers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_of_json_text_stays_one_after_a_restart() {
+    let options = Options { partitions: 1, transforms: String::new(), ..Options::default() };
+    let (sandbox, bench) = workbench(&options).await;
+    let producer = alluvium_kafka::Producer::connect(sandbox.brokers(), &[]).unwrap();
+    for values in [&[r#"{"id":1,"code":7}"#, r#"{"id":2,"code":"A7"}"#][..], &[r#"{"id":3,"code":{"a":[8]}}"#]] {
+        for value in values {
+            let record = alluvium_kafka::NewRecord {
+                topic: bench.topic(),
+                partition: Some(0),
+                value: Some(value.as_bytes()),
+                ..Default::default()
+            };
+            producer.produce(record).await.unwrap();
+        }
+        bench.run_to_end("run");
+    }
+    let columns = ["id", "code", "_rescued"].map(str::to_owned);
+    let rows = bench.sink("pipeline").await;
+    let rows = rows.first_rows(alluvium_delta::TableRole::Rows, Some(&columns), 10).await.unwrap();
+    let code = rows.column_by_name("code").unwrap().as_string::<i32>();
+    let mut codes: Vec<_> = code.iter().flatten().collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["\"A7\"", "7", r#"{"a":[8]}"#]);
+    assert_eq!(rows.column_by_name("_rescued").unwrap().null_count(), 3);
 }

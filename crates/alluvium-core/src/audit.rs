@@ -123,6 +123,15 @@ impl Report {
         !self.findings.iter().any(Finding::is_fault)
     }
 
+    /// Whether an offset lies where this report says nothing: past its last commit, or before the first
+    /// entry of a log that was cleaned up.
+    pub fn is_outside(&self, partition: Partition, offset: i64) -> bool {
+        match self.partitions.iter().find(|proof| proof.partition == partition) {
+            Some(proof) => offset >= proof.to || (offset < proof.from && self.first_version > 0),
+            None => true,
+        }
+    }
+
     /// The sum over all partitions.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();

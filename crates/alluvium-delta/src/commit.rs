@@ -135,7 +135,7 @@ impl DeltaSink {
             let missing = |name: &&String| flush.schema.field_with_name(name).is_err();
             return match self.config.partition_by.iter().find(missing) {
                 Some(column) => Err(Error::PartitionColumnMissing { column: column.clone() }),
-                None => Ok(schema::fit_new(&columns)),
+                None => Ok(schema::with_notes(schema::fit_new(&columns), &flush.schema)),
             };
         };
         let table = self.config.table.as_str();
@@ -144,18 +144,14 @@ impl DeltaSink {
         let empty = schema::left_empty(&schema, &flush.schema, filled).filter(|_| !flush.files.is_empty());
         match (schema::fit(&schema, &columns), empty) {
             (Fit::Fits | Fit::Grows(_), Some(column)) => Err(Error::NotNull { table: table.to_owned(), column }),
-            (fit, _) => Ok(fit),
+            (fit, _) => Ok(schema::with_notes(fit, &flush.schema)),
         }
     }
 
     async fn commit_letters(&self, flush: &Flush<DataFile>) -> Result<(), Error> {
         let mut log = self.letters.lock().await;
-        let letters = Letters {
-            config: &self.config,
-            hooks: &self.hooks,
-            info: &flush.info,
-            letters: &flush.dead_letters,
-        };
+        let letters =
+            Letters { config: &self.config, hooks: &self.hooks, info: &flush.info, letters: &flush.dead_letters };
         letters.commit(&mut log).await?;
         if let Some(state) = log.state() {
             self.letters_maintenance.after_commit(&log.store, state);

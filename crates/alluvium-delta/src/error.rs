@@ -145,9 +145,7 @@ impl Refusal {
             Self::TransactionRetention => "ALTER TABLE … UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
             Self::Constraint(_) => "drop the constraint, or let the pipeline reject such records and use a new table",
             Self::ColumnMapping(_) => "write to a table without column mapping",
-            Self::InCommitTimestamps => {
-                "ALTER TABLE … SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'false')"
-            }
+            Self::InCommitTimestamps => "ALTER TABLE … SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'false')",
             Self::Invariant(_) | Self::Generated(_) | Self::Identity(_) => {
                 "drop the column's rule, or write to a table without it"
             }
@@ -226,7 +224,9 @@ impl Classified for Error {
             Self::PartitionColumnType { .. } => "partition by a boolean, integer, decimal, string, date or timestamp",
             Self::ColumnName { .. } => "give the column a name without spaces and any of ,;{}()=",
             Self::NothingButPartitions => "take at least one column out of partition_by",
-            Self::NotNull { .. } => "give the column a value in every row, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
+            Self::NotNull { .. } => {
+                "give the column a value in every row, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
+            }
             Self::DeadLettersSchema { .. } => "give the dead letters a new table",
             Self::Unreadable { .. } => "another engine may have given the table a feature that is not supported here",
             Self::KafkaColumn { .. } => "name the pipeline's metadata column; it must hold partition and offset",

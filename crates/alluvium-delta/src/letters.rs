@@ -113,7 +113,11 @@ impl Letters<'_> {
         tokio::task::spawn_blocking(encode).await.map_err(|source| Error::Worker { table, source })?
     }
 
-    async fn append(&self, log: &mut TableLog, encoded: Option<&(Vec<usize>, Vec<DataFile>)>) -> Result<Appended, Error> {
+    async fn append(
+        &self,
+        log: &mut TableLog,
+        encoded: Option<&(Vec<usize>, Vec<DataFile>)>,
+    ) -> Result<Appended, Error> {
         let Some((indices, files)) = encoded else { return Ok(Appended::Lost) };
         let mut counts: BTreeMap<Partition, u64> = BTreeMap::new();
         for letter in self.of(indices) {
@@ -254,6 +258,7 @@ fn headers(letters: &[&DeadLetter]) -> Result<ArrayRef, ArrowError> {
         vec![Arc::new(StringArray::from_iter_values(keys)), Arc::new(BinaryArray::from_iter(values))];
     let structs = StructArray::try_new(inner.clone(), columns, None)?;
     let nulls = NullBuffer::from_iter(letters.iter().map(|letter| letter.headers.is_some()));
-    let list = ListArray::try_new(element.clone(), OffsetBuffer::from_lengths(lengths), Arc::new(structs), Some(nulls))?;
+    let list =
+        ListArray::try_new(element.clone(), OffsetBuffer::from_lengths(lengths), Arc::new(structs), Some(nulls))?;
     Ok(Arc::new(list))
 }

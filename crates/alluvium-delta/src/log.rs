@@ -15,7 +15,8 @@ use uuid::Uuid;
 /// How long a store may take over one log entry before its outcome counts as unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Waits before each further try to find out what became of a log entry.
-const SETTLE_WAITS: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
+const SETTLE_WAITS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
 /// Further behind than this, a checkpoint is the shorter way.
 const MAX_FOLLOWED: u64 = 1000;
 

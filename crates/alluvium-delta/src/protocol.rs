@@ -102,8 +102,7 @@ pub(crate) fn is_true(value: &str) -> bool {
 
 /// The protocol of a new table with this schema.
 pub(crate) fn of_new_table(schema: &Value) -> Protocol {
-    let plain =
-        Protocol { min_reader_version: 1, min_writer_version: 2, reader_features: None, writer_features: None };
+    let plain = Protocol { min_reader_version: 1, min_writer_version: 2, reader_features: None, writer_features: None };
     with_ntz(&plain, schema).unwrap_or(plain)
 }
 
@@ -152,7 +151,8 @@ fn has_type(data_type: &Value, name: &str) -> bool {
     match data_type {
         Value::String(found) => found == name,
         Value::Object(inner) => {
-            let inner_types = ["type", "elementType", "keyType", "valueType"].into_iter().filter_map(|key| inner.get(key));
+            let inner_types =
+                ["type", "elementType", "keyType", "valueType"].into_iter().filter_map(|key| inner.get(key));
             let fields = inner.get("fields").and_then(Value::as_array).into_iter().flatten();
             inner_types.chain(fields).any(|inner| has_type(inner, name))
         }
@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn wall_clock_times_need_their_feature_wherever_they_are() {
-        let map = json!({ "type": "map", "keyType": "string", "valueType": "timestamp_ntz", "valueContainsNull": true });
+        let map =
+            json!({ "type": "map", "keyType": "string", "valueType": "timestamp_ntz", "valueContainsNull": true });
         let new = of_new_table(&column("a", map.clone(), json!({})));
         assert_eq!((new.min_reader_version, new.min_writer_version), (3, 7));
         assert_eq!(new.writer_features, Some(vec![TIMESTAMP_NTZ.to_owned()]));

@@ -238,9 +238,8 @@ fn kafka_schema(table: &StructType, column: &str) -> kernel::DeltaResult<Option<
     let Some(field) = table.field(column) else { return Ok(None) };
     let DataType::Struct(inner) = field.data_type() else { return Ok(None) };
     let wanted = [("partition", DataType::INTEGER), ("offset", DataType::LONG), ("row", DataType::INTEGER)];
-    let there = |(name, data_type): &(&str, DataType)| {
-        inner.field(name).is_some_and(|field| field.data_type() == data_type)
-    };
+    let there =
+        |(name, data_type): &(&str, DataType)| inner.field(name).is_some_and(|field| field.data_type() == data_type);
     let fields: Vec<StructField> =
         wanted.iter().filter(|wanted| there(wanted)).filter_map(|(name, _)| inner.field(name).cloned()).collect();
     if !fields.iter().any(|field| field.name() == "partition") || !fields.iter().any(|field| field.name() == "offset") {

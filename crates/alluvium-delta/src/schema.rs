@@ -19,9 +19,13 @@ pub(crate) enum Fit {
     /// The table needs these columns first; the whole schema, in JSON.
     Grows(Value),
     /// A column has another type, or the same name in another case.
-    Moved { column: String },
+    Moved {
+        column: String,
+    },
     /// A new column's name cannot be a column's.
-    Unnameable { column: String },
+    Unnameable {
+        column: String,
+    },
 }
 
 /// What no name of a column may hold, as Spark sees it.
@@ -91,6 +95,19 @@ pub(crate) fn fit(table: &Value, rows: &[Field]) -> Fit {
 /// The schema of a new table for rows with these columns.
 pub(crate) fn fit_new(rows: &[Field]) -> Fit {
     fit(&new_schema(&[]), rows)
+}
+
+/// Writes what the rows' schema notes on its columns (how their values are made of records) into
+/// the table's, which alone remembers it.
+pub(crate) fn with_notes(fit: Fit, rows: &Schema) -> Fit {
+    let Fit::Grows(mut table) = fit else { return fit };
+    let fields = table.get_mut("fields").and_then(Value::as_array_mut).into_iter().flatten();
+    for field in fields {
+        let Ok(row) = rows.field_with_name(name_of(field)) else { continue };
+        let Some(notes) = field.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
+        notes.extend(row.metadata().iter().map(|(key, note)| (key.clone(), json!(note))));
+    }
+    Fit::Grows(table)
 }
 
 fn moved(path: &str) -> Fit {
@@ -246,7 +263,8 @@ mod tests {
     fn new_columns_come_last_and_nullable_at_any_depth() {
         let before = table("a:int, s:struct<x:int>, l:array<struct<x:int>>, m:map<string,struct<x:int>>");
         let rows = fields("b:string, m:map<string,struct<y:int>>, l:array<struct<y:int,x:int>>, s:struct<y:date>");
-        let after = "a:int, s:struct<x:int,y:date>, l:array<struct<x:int,y:int>>, m:map<string,struct<x:int,y:int>>, b:string";
+        let after =
+            "a:int, s:struct<x:int,y:date>, l:array<struct<x:int,y:int>>, m:map<string,struct<x:int,y:int>>, b:string";
         assert_eq!(fit(&before, &rows), Fit::Grows(table(after)));
         assert_eq!(fit(&table(after), &rows), Fit::Fits);
     }
@@ -285,7 +303,10 @@ mod tests {
         let rows = fields("a:array<struct<`b c`:int>>");
         let unnameable = Fit::Unnameable { column: "a.b c".to_owned() };
         assert_eq!(fit_new(&rows), unnameable);
-        assert_eq!(fit(&table("a:array<struct<x:int>>"), &rows), Fit::Unnameable { column: "a.element.b c".to_owned() });
+        assert_eq!(
+            fit(&table("a:array<struct<x:int>>"), &rows),
+            Fit::Unnameable { column: "a.element.b c".to_owned() }
+        );
         assert_eq!(fit(&new_schema(&rows), &rows), Fit::Fits);
         assert_eq!(fit_new(&fields("`größe`:int")), Fit::Grows(table("`größe`:int")));
     }

@@ -10,8 +10,8 @@ use alluvium_core::seam::RowWriter;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::file::properties::WriterProperties;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -203,9 +203,8 @@ fn check_schema(writer: &Schema, batch: &Schema) -> Result<(), Error> {
 
 impl OpenFile {
     fn new(shared: &Shared) -> Result<Self, Error> {
-        let options = ArrowWriterOptions::new()
-            .with_properties(shared.properties.clone())
-            .with_skip_arrow_metadata(true);
+        let options =
+            ArrowWriterOptions::new().with_properties(shared.properties.clone()).with_skip_arrow_metadata(true);
         let encoder = ArrowWriter::try_new_with_options(Vec::new(), shared.file_schema.clone(), options);
         Ok(Self {
             encoder: encoder.map_err(|source| Error::Encode { source })?,

@@ -98,6 +98,8 @@ pub struct Driver<S: Source, T: Table> {
     /// With `until_end`: where each partition ended at the start.
     ends: BTreeMap<Partition, i64>,
     lows: BTreeMap<Partition, i64>,
+    /// Errors of the source since the last chunk.
+    troubles: u32,
     next_look: Instant,
 }
 
@@ -107,6 +109,8 @@ struct Assigned {
     next: i64,
     /// Whether the table held no position when reading began.
     was_absent: bool,
+    /// The worker that has all its chunks, in order.
+    worker: usize,
 }
 
 /// Chunks of the first batch.
@@ -142,6 +146,7 @@ struct Flushed {
 enum Turn {
     Event(Event),
     Room(usize),
+    Trouble(Error),
     Flushed(Flushed),
     Asked(Shutdown),
     Tick,
@@ -196,6 +201,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             paused: false,
             ends: BTreeMap::new(),
             lows: BTreeMap::new(),
+            troubles: 0,
             next_look: Instant::now(),
         })
     }
@@ -225,10 +231,11 @@ impl<S: Source, T: Table> Driver<S, T> {
                 return Ok(());
             }
             match self.turn(shutdown).await? {
-                Turn::Event(Event::Chunk(chunk)) => self.chunk(chunk),
+                Turn::Event(Event::Chunk(chunk)) => self.chunk(chunk)?,
                 Turn::Event(Event::Assigned { partitions, ack }) => self.assign(&partitions, ack).await?,
                 Turn::Event(Event::Revoked { partitions, lost, ack }) => self.revoke(partitions, lost, ack).await?,
                 Turn::Room(worker) => self.dispatch(worker),
+                Turn::Trouble(error) => self.trouble(error).await?,
                 Turn::Flushed(flushed) => self.settle(flushed).await?,
                 Turn::Asked(Shutdown::No) => {}
                 Turn::Asked(Shutdown::Flush) => self.leave_for_shutdown(),
@@ -240,8 +247,11 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     /// Waits for the next thing to happen.
     async fn turn(&mut self, shutdown: &mut watch::Receiver<Shutdown>) -> Result<Turn, Error> {
-        let reading = self.waiting.is_empty() && self.leaving.is_none() && !self.budget.is_spent();
-        let target = self.waiting.front().map(|(chunk, _)| self.worker_of(chunk.partition()));
+        let done = self.options.until_end && !self.assigned.is_empty() && self.is_at_ends();
+        // A rebalance can still come when all is read.
+        let reading = self.waiting.is_empty() && self.leaving.is_none() && (done || !self.budget.is_spent());
+        let target = self.waiting.front().and_then(|(chunk, _)| self.assigned.get(&chunk.partition()));
+        let target = target.map(|assigned| assigned.worker);
         let jobs = target.and_then(|worker| self.workers.get(worker).map(|found| (worker, found.jobs.clone())));
         let room = async {
             match jobs {
@@ -278,32 +288,46 @@ impl<S: Source, T: Table> Driver<S, T> {
             Ok(worker) = room => Ok(Turn::Room(worker)),
             event = self.source.next(), if reading => match event {
                 Ok(event) => Ok(Turn::Event(event)),
-                Err(error) => Err(Error::Source(Fault::new(error))),
+                Err(error) => Ok(Turn::Trouble(Error::Source(Fault::new(error)))),
             },
             () = tokio::time::sleep(TICK) => Ok(Turn::Tick),
         }
     }
 
-    /// All chunks of a partition go to one worker, in order.
-    fn worker_of(&self, partition: Partition) -> usize {
-        usize::try_from(partition.0).unwrap_or_default() % self.workers.len().max(1)
+    /// The worker with the fewest partitions.
+    fn idlest_worker(&self) -> usize {
+        let load = |worker: &usize| self.assigned.values().filter(|assigned| assigned.worker == *worker).count();
+        (0..self.workers.len()).min_by_key(load).unwrap_or_default()
     }
 
-    fn chunk(&mut self, chunk: Chunk) {
-        let Some(assigned) = self.assigned.get_mut(&chunk.partition()) else { return };
-        // What was read before a seek does not join what came before, or repeats it.
-        let Some(chunk) = chunk.starting_at(assigned.next) else { return };
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), Error> {
+        self.troubles = 0;
+        let partition = chunk.partition();
+        let Some(assigned) = self.assigned.get_mut(&partition) else { return Ok(()) };
+        let next = assigned.next;
+        // Past the end that was asked for: whoever runs next reads it.
+        if self.options.until_end && self.ends.get(&partition).is_some_and(|end| next >= *end) {
+            return Ok(());
+        }
+        if chunk.span().from() > next {
+            tracing::warn!(%partition, next, found = chunk.span().from(), "records were left out: read again from there");
+            return self.source.seek(&[(partition, next)]).map_err(|error| Error::Source(Fault::new(error)));
+        }
+        // What was read before a seek may come again.
+        let Some(chunk) = chunk.starting_at(next) else { return Ok(()) };
         assigned.next = chunk.span().to();
         self.stats.consume(chunk.records().len(), self.budget.used());
         self.stats.positions(self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.next)));
         let charge = self.budget.charge(chunk.memory());
-        if self.planner.needs_sample() {
+        // While earlier chunks are held, later ones must not overtake them.
+        if self.planner.needs_sample() || !self.sample.chunks.is_empty() {
             self.sample.records += chunk.records().len() as u64;
             self.sample.since.get_or_insert_with(Instant::now);
             self.sample.chunks.push((chunk, charge));
         } else {
             self.waiting.push_back((chunk, charge));
         }
+        Ok(())
     }
 
     fn is_sample_due(&self) -> bool {
@@ -324,7 +348,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         let learn = tokio::task::spawn_blocking(move || {
             let mut shape = Shape::default();
             chunks.iter().try_for_each(|(chunk, _)| stages.observe(chunk, &mut shape))?;
-            planner.grow(&shape)?;
+            planner.learn(&shape)?;
             Ok::<_, Error>(chunks)
         });
         match learn.await {
@@ -372,7 +396,11 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     async fn is_over(&mut self) -> Result<bool, Error> {
         match &self.leaving {
-            Some(Leaving::Shutdown { until }) => Ok(self.is_idle() || Instant::now() >= *until),
+            Some(Leaving::Shutdown { .. }) if self.is_idle() => Ok(true),
+            Some(Leaving::Shutdown { until }) if Instant::now() >= *until => {
+                Err(Error::GraceOver { records: self.unflushed.records })
+            }
+            Some(Leaving::Shutdown { .. }) => Ok(false),
             Some(Leaving::Revoked { until, .. }) => {
                 let expired = Instant::now() >= *until;
                 if self.is_idle() || expired {

@@ -27,8 +27,10 @@ pub enum Error {
     NestedColumn { plugin: String, column: String },
     #[error("plugin {plugin} writes column {column}, whose name is taken by a metadata column")]
     TakenColumn { plugin: String, column: String },
-    #[error("the table's column {column} is NOT NULL: rows without it could not be written")]
-    NotNull { column: String },
+    #[error(
+        "{records} records that were read could not be committed within the grace time: they are read again next time"
+    )]
+    GraceOver { records: u64 },
     #[error("the table is partitioned by [{found}], but the pipeline says [{wanted}]")]
     PartitionedBy { found: String, wanted: String },
     #[error("partition {partition}, offsets {span}: too many records fail in plugin {plugin}")]
@@ -74,10 +76,9 @@ impl Classified for Error {
             | Self::ColumnType { .. }
             | Self::NestedColumn { .. }
             | Self::TakenColumn { .. }
-            | Self::NotNull { .. }
             | Self::PartitionedBy { .. }
             | Self::Stop { .. } => ErrorClass::User,
-            Self::Thread(_) => ErrorClass::External,
+            Self::Thread(_) | Self::GraceOver { .. } => ErrorClass::External,
             Self::Decode { .. }
             | Self::Rows { .. }
             | Self::Unbalanced { .. }
@@ -106,7 +107,7 @@ impl Classified for Error {
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
             Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",
             Self::TakenColumn { .. } => "give the metadata column another name in [sink.metadata]",
-            Self::NotNull { .. } => "drop the NOT NULL constraint of the table's column",
+            Self::GraceOver { .. } => "nothing is lost; raise `grace` in [flush], or see why commits are slow",
             Self::PartitionedBy { .. } => {
                 "a table's partition columns cannot change: set `partition_by` as the table has it"
             }

@@ -43,6 +43,13 @@ impl Layout {
         &self.schema
     }
 
+    /// Only the columns that are there whatever the records hold: the rescue column and metadata.
+    pub fn bare_schema(&self) -> SchemaRef {
+        let names = self.metadata.names();
+        let is_bare = |field: &&Arc<Field>| field.name() == self.plan.rescued() || names.contains(field.name());
+        Arc::new(Schema::new(self.schema.fields().iter().filter(is_bare).cloned().collect::<Vec<_>>()))
+    }
+
     /// The rows of `chunk` that went through all stages, as they are written.
     pub fn rows(&self, chunk: &Chunk, frame: &Frame) -> Result<RecordBatch, ArrowError> {
         let metadata = self.metadata.columns(chunk, frame.records())?;

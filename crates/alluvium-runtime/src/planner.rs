@@ -10,7 +10,7 @@ use alluvium_core::seam::TableState;
 use alluvium_core::{DataType, PluginRef};
 use alluvium_schema::{Coercion, ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
 use alluvium_wasm::{AccessField, ColumnAccess};
-use arrow_schema::{DataType as ArrowType, Field, Schema};
+use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Owns the pipeline's current [`Layout`]. Workers take it for each chunk, so that a column that one
@@ -75,8 +75,26 @@ impl Planner {
         !self.layout().plan().is_settled()
     }
 
-    /// Adds the new fields of `shape` (of a first batch, while the plan is not settled); the layout
-    /// that holds them, or the present one where nothing can be added.
+    /// Makes the first columns of the shape of a first batch. From then on they stand, even if plugins
+    /// had asked for all of them before; a batch without a single record decides nothing.
+    pub fn learn(&self, shape: &Shape) -> Result<(), Error> {
+        let mut current = self.lock();
+        let plan = current.plan().grow(shape).map_err(Error::Grow)?;
+        if plan.is_some() || !shape.is_empty() {
+            let plan = plan.unwrap_or_else(|| current.plan().as_ref().clone());
+            *current = Arc::new(self.base.with_plugins(plan.settle())?);
+        }
+        Ok(())
+    }
+
+    /// The columns that a commit may give the table now: none of the records' before a first batch
+    /// was seen, so that the table does not look as if its columns stood.
+    pub fn committable(&self) -> SchemaRef {
+        let layout = self.layout();
+        if layout.plan().is_settled() { layout.schema().clone() } else { layout.bare_schema() }
+    }
+
+    /// Adds the new fields of `shape`; the layout that holds them, or the present one where nothing can be added.
     pub fn grow(&self, shape: &Shape) -> Result<Arc<Layout>, Error> {
         let mut current = self.lock();
         if let Some(plan) = current.plan().grow(shape).map_err(Error::Grow)? {
@@ -100,7 +118,10 @@ impl Base {
             _ => Plan::inferred(self.options.clone()),
         };
         if let Some(schema) = &table.schema {
-            check_table(schema, &table.partition_by, &self.partition_by)?;
+            let (found, wanted) = (&table.partition_by, &self.partition_by);
+            if found != wanted {
+                return Err(Error::PartitionedBy { found: found.join(", "), wanted: wanted.join(", ") });
+            }
             plan = plan.with_table(schema).map_err(Error::Mapping)?;
         }
         let layout = self.with_plugins(plan)?;
@@ -182,22 +203,16 @@ impl Base {
         }
     }
 
-    /// Columns that a plugin or alluvium adds must have the type that the table has.
+    /// Columns that plugins add must have the type that the table has; metadata columns may grow.
     fn check_added(&self, layout: &Layout, table: &Schema) -> Result<(), Error> {
-        for field in layout.schema().fields() {
-            let Some((_, there)) = table.fields().iter().enumerate().find(|(_, there)| there.name() == field.name())
-            else {
-                continue;
-            };
-            let (found, wanted) = (DataType::from_arrow(there.data_type()), DataType::from_arrow(field.data_type()));
-            if layout.plan().data_type_of(std::slice::from_ref(field.name())).is_none() && found != wanted {
-                return Err(Error::ColumnType {
-                    plugin: "(alluvium or a plugin)".to_owned(),
-                    access: "writes",
-                    column: field.name().clone(),
-                    wanted: wanted.map_or_else(|| field.data_type().to_string(), |wanted| wanted.to_string()),
-                    found: found.map_or_else(|| there.data_type().to_string(), |found| found.to_string()),
-                });
+        for (plugin, access) in &self.accesses {
+            for field in &access.writes {
+                let [name] = field.path.as_slice() else { continue };
+                let added = layout.plan().data_type_of(&field.path).is_none();
+                let there = table.field_with_name(name).ok().and_then(|there| DataType::from_arrow(there.data_type()));
+                if let Some(found) = there.filter(|found| added && *found != field.data_type) {
+                    return Err(mismatch(plugin, "writes", field, Some(found)));
+                }
             }
         }
         Ok(())
@@ -258,29 +273,4 @@ fn type_at(data_type: &DataType, path: &[String]) -> Option<DataType> {
         found = &fields.iter().find(|field| field.name == *part)?.data_type;
     }
     Some(found.clone())
-}
-
-fn check_table(schema: &Schema, found: &[String], wanted: &[String]) -> Result<(), Error> {
-    if found != wanted {
-        return Err(Error::PartitionedBy { found: found.join(", "), wanted: wanted.join(", ") });
-    }
-    match schema.fields().iter().find_map(|field| not_null(field, field.name())) {
-        Some(column) => Err(Error::NotNull { column }),
-        None => Ok(()),
-    }
-}
-
-/// The path of the first field that must not be null.
-fn not_null(field: &Field, path: &str) -> Option<String> {
-    if !field.is_nullable() {
-        return Some(path.to_owned());
-    }
-    match field.data_type() {
-        ArrowType::Struct(fields) => {
-            fields.iter().find_map(|child| not_null(child, &format!("{path}.{}", child.name())))
-        }
-        ArrowType::List(element) if !element.is_nullable() => None,
-        ArrowType::List(element) => not_null(element, &format!("{path}.element")),
-        _ => None,
-    }
 }

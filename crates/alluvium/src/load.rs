@@ -103,6 +103,16 @@ pub async fn sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure
     DeltaSink::open(config).await.map_err(|error| Failure::classified(&error))
 }
 
+/// The pipeline's table, to be read: a local one must be there.
+pub async fn existing_sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure> {
+    let table = place(file, &pipeline.sink.table);
+    if !table.contains("://") && !Path::new(&table).is_dir() {
+        return Err(Failure::input(format!("there is no table in {table}"))
+            .with_hint("it is made by the first commit of `alluvium run`; check `table` in the pipeline file"));
+    }
+    sink(file, pipeline).await
+}
+
 /// The pipeline's topic.
 pub fn kafka_config(file: &Path, pipeline: &Pipeline) -> Result<KafkaConfig, Failure> {
     let group = pipeline.source.group.clone();

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How often the table's state is asked for before giving up, with waits that double.
 const TRIES: u32 = 8;
+/// How many errors of the source in a row `until_end` waits out; one comes every half minute.
+const TROUBLES: u32 = 10;
 
 impl<S: Source, T: Table> Driver<S, T> {
     pub(super) async fn assign(
@@ -25,7 +27,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         let mut starts = Vec::new();
         for partition in partitions {
             let start = self.start(*partition, &mut state).await?;
-            self.assigned.insert(*partition, start);
+            self.assigned.insert(*partition, Assigned { worker: self.idlest_worker(), ..start });
             starts.push((*partition, start.next));
         }
         let pipeline = &self.pipeline.id;
@@ -73,26 +75,57 @@ impl<S: Source, T: Table> Driver<S, T> {
         let mut positions = Vec::new();
         for partition in partitions {
             let start = self.start(partition, &mut state).await?;
-            self.assigned.insert(partition, start);
             positions.push((partition, start.next));
+            if let Some(assigned) = self.assigned.get_mut(&partition) {
+                *assigned = Assigned { worker: assigned.worker, ..start };
+            }
         }
         self.source.seek(&positions).map_err(|error| Error::Source(Fault::new(error)))
+    }
+
+    /// An error of the source. What passes by itself is waited for, once the topic had been reached; a
+    /// position that the broker has dropped meanwhile is treated as at a start.
+    pub(super) async fn trouble(&mut self, error: Error) -> Result<(), Error> {
+        if self.assigned.is_empty() || error.class() == ErrorClass::Bug {
+            return Err(error);
+        }
+        let partitions: Vec<_> =
+            self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.next)).collect();
+        for (partition, next) in partitions {
+            match self.source.watermarks(partition).await {
+                Ok(watermarks) if !matches!(resume(Some(next), watermarks), Resume::At(_)) => {
+                    return self.reset().await;
+                }
+                Ok(_) => {}
+                // The brokers are gone: that is what the source told.
+                Err(_) => break,
+            }
+        }
+        self.troubles += 1;
+        // A run that is to end does not wait for ever.
+        if error.class() != ErrorClass::External || (self.options.until_end && self.troubles > TROUBLES) {
+            return Err(error);
+        }
+        tracing::warn!(pipeline = %self.pipeline.id, cause = full(&error), "reading fails for now: it goes on by itself");
+        Ok(())
     }
 
     /// Where a partition starts: at the table's position, or where the start policy says.
     async fn start(&mut self, partition: Partition, state: &mut TableState) -> Result<Assigned, Error> {
         let watermarks = self.watermarks(partition).await?;
         match resume(position(state, partition), watermarks) {
-            Resume::At(next) => Ok(Assigned { next, was_absent: false }),
+            Resume::At(next) => Ok(Assigned { next, was_absent: false, worker: 0 }),
             Resume::Lost { stored, low } => match self.pipeline.source.lost_data {
                 LostData::Skip => self.skip(partition, stored, low).await,
                 _ => Err(PositionError::Lost { partition, stored, low }.into()),
             },
             Resume::Beyond { stored, high } => Err(PositionError::Beyond { partition, stored, high }.into()),
             // A partition that was added later starts at its beginning, whatever the policy.
-            Resume::Choose if !state.positions.is_empty() => Ok(Assigned { next: watermarks.low, was_absent: true }),
+            Resume::Choose if !state.positions.is_empty() => {
+                Ok(Assigned { next: watermarks.low, was_absent: true, worker: 0 })
+            }
             Resume::Choose => match self.pipeline.source.start {
-                StartPolicy::Earliest => Ok(Assigned { next: watermarks.low, was_absent: true }),
+                StartPolicy::Earliest => Ok(Assigned { next: watermarks.low, was_absent: true, worker: 0 }),
                 StartPolicy::Latest => self.choose(partition, state, None).await,
                 StartPolicy::Timestamp(timestamp) => self.choose(partition, state, Some(timestamp)).await,
             },
@@ -120,8 +153,11 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.commit_positions(info, true).await?;
         *state = self.load().await?;
         match position(state, partition) {
-            Some(next) => Ok(Assigned { next, was_absent: false }),
-            None => Ok(Assigned { next: self.watermarks(partition).await?.low, was_absent: true }),
+            Some(next) => Ok(Assigned { next, was_absent: false, worker: 0 }),
+            None => {
+                let next = self.watermarks(partition).await?.low;
+                Ok(Assigned { next, was_absent: true, worker: 0 })
+            }
         }
     }
 
@@ -134,12 +170,12 @@ impl<S: Source, T: Table> Driver<S, T> {
         tracing::warn!(%pipeline, %partition, %span, "lost offsets are skipped, as the pipeline file says");
         self.commit_positions(info, false).await?;
         let next = position(&self.load().await?, partition).unwrap_or(low);
-        Ok(Assigned { next, was_absent: false })
+        Ok(Assigned { next, was_absent: false, worker: 0 })
     }
 
     /// Commits positions without rows. Fenced or not, the table then says where to go on.
     async fn commit_positions(&self, info: CommitInfo, may_be_absent: bool) -> Result<(), Error> {
-        let schema = self.planner.layout().schema().clone();
+        let schema = self.planner.committable();
         let mut flush = Flush { info, schema, files: Vec::new(), dead_letters: Vec::new(), may_be_absent };
         commit(self.table.as_ref(), &mut flush).await.map(drop)
     }

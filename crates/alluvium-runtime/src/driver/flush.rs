@@ -43,7 +43,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         }
         let info = self.info(CommitKind::Rows);
         let may_be_absent = self.assigned.values().any(|assigned| assigned.was_absent);
-        let schema = self.planner.layout().schema().clone();
+        let schema = self.planner.committable();
         let (table, hook) = (self.table.clone(), self.hook.clone());
         self.under_way = Some(tokio::spawn(async move {
             let mut gathered = Gathered::default();
@@ -51,7 +51,7 @@ impl<S: Source, T: Table> Driver<S, T> {
                 let share = share.await.map_err(|_| Error::Worker { message: "a worker ended early".to_owned() })?;
                 gathered.add(share?);
             }
-            let Gathered { files, progress, dead_letters, plan, charges, .. } = gathered;
+            let Gathered { files, progress, dead_letters, plan, charges, schema: widest } = gathered;
             let progress: Vec<PartitionProgress> = progress
                 .into_iter()
                 .filter(|(_, (span, _))| !span.is_empty())
@@ -62,7 +62,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             }
             let info = alluvium_core::CommitInfo { partitions: progress.clone(), plan, ..info };
             // The newest plan holds the columns of all older ones.
-            let schema = gathered.schema.unwrap_or(schema);
+            let schema = widest.filter(|_| !files.is_empty()).unwrap_or(schema);
             let mut flush = Flush { info, schema, files, dead_letters, may_be_absent };
             let (outcome, tries) = commit(table.as_ref(), &mut flush).await?;
             drop(charges);

@@ -232,6 +232,12 @@ impl Plan {
         self.settled
     }
 
+    /// The plan with its columns as they stand, after a first batch was seen.
+    pub fn settle(mut self) -> Self {
+        self.settled = true;
+        self
+    }
+
     /// Whether a value can end up in the rescued column.
     pub fn can_rescue(&self) -> bool {
         self.origin == Origin::Inferred

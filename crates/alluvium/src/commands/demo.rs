@@ -32,6 +32,8 @@ struct Ledger {
     rows: AtomicU64,
     filtered: AtomicU64,
     broken: AtomicU64,
+    /// Kills still to come: the last records wait for them.
+    kills_left: AtomicU64,
 }
 
 impl Ledger {
@@ -61,6 +63,7 @@ pub async fn demo(arguments: cli::Demo) -> Result<(), Failure> {
     let pipeline = load::pipeline(&file)?;
     let sink = load::sink(&file, &pipeline).await?;
     let ledger = Arc::new(Ledger::default());
+    ledger.kills_left.store(arguments.kills.into(), Ordering::Release);
     let producing = {
         let (ledger, brokers) = (ledger.clone(), sandbox.brokers().to_owned());
         let (records, seed) = (arguments.records, arguments.seed);
@@ -123,7 +126,11 @@ async fn produce(brokers: &str, records: u64, seed: u64, ledger: &Ledger) -> Res
         else {
             continue;
         };
-        while produced.load(Ordering::Relaxed) - committed.load(Ordering::Acquire) >= AHEAD {
+        let is_early = || {
+            let kept_back = number >= records - records / 20 && ledger.kills_left.load(Ordering::Acquire) > 0;
+            kept_back || produced.load(Ordering::Relaxed) - committed.load(Ordering::Acquire) >= AHEAD
+        };
+        while is_early() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let (key, fate) = orders.write_next(&mut order);
@@ -167,6 +174,7 @@ async fn work(
         let life = Duration::from_millis(random.random_range(100..1500));
         let working = random.random_bool(0.7);
         let before = Ledger::total(&ledger.committed);
+        let started = Instant::now();
         let mut until = (kills < arguments.kills && !working).then(|| Instant::now() + life);
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -183,12 +191,15 @@ async fn work(
             if producing.is_finished() && Ledger::total(&ledger.produced) as u64 != arguments.records {
                 return Ok(()); // Its error is told by the caller.
             }
-            if kills < arguments.kills && done > before {
+            // When the producer waits for the kills, there may be nothing new to work on.
+            let idle = started.elapsed() > Duration::from_secs(4);
+            if kills < arguments.kills && (done > before || idle) {
                 until.get_or_insert_with(|| Instant::now() + life);
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 kills += 1;
                 worker.kill()?;
+                ledger.kills_left.fetch_sub(1, Ordering::Release);
                 output::line(format!(
                     "killed the worker (kill {kills} of {}) with {done} of {} records in the table",
                     arguments.kills, arguments.records

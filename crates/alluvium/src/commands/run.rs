@@ -1,6 +1,6 @@
 //! `alluvium run`
 
-use crate::failure::{Failure, WRONG_INPUT};
+use crate::failure::{FAILED, Failure, WRONG_INPUT};
 use crate::load::Loaded;
 use crate::{cli, load, output, progress};
 use alluvium_core::seam::Table;
@@ -14,6 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 const LAG_EVERY: Duration = Duration::from_secs(2);
+/// How long an end at once may take.
+const LEAVE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 struct Summary {
@@ -34,7 +36,8 @@ pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure>
         pipelines.push(load::load(file, &host)?);
     }
     refuse_twice(&pipelines)?;
-    let shutdown = watch_signals()?;
+    let grace = pipelines.iter().map(|loaded| loaded.pipeline.flush.grace).max().unwrap_or_default();
+    let shutdown = watch_signals(grace)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = arguments.workers.map_or(cores, usize::from);
     let options = RunOptions { until_end: arguments.until_end, workers };
@@ -45,7 +48,17 @@ pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure>
         watched.push((loaded.pipeline.id.to_string(), stats.clone()));
         let id = loaded.pipeline.id.to_string();
         let task = run_one(loaded, options.clone(), stats.clone(), shutdown.clone(), hook.clone());
-        tasks.push((id, stats, tokio::spawn(task)));
+        let alone = arguments.files.len() == 1;
+        let named = id.clone();
+        let told = async move {
+            let done = task.await.map_err(|failure| failure.context(format!("pipeline {named} stopped")));
+            // The others go on: this must not wait for their end to be told.
+            if let (Err(failure), false) = (&done, alone) {
+                output::failure(failure);
+            }
+            done
+        };
+        tasks.push((id, stats, tokio::spawn(told)));
     }
     let progress = progress::start(watched);
     let mut summaries = Vec::new();
@@ -64,11 +77,11 @@ pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure>
             fenced: committed.fenced,
             error: done.as_ref().err().map(ToString::to_string),
         });
-        failures.extend(done.err().map(|failure| failure.context(format!("pipeline {pipeline} stopped"))));
+        failures.extend(done.err());
     }
     progress.end();
     report(&summaries, arguments.json);
-    end(failures)
+    end(failures, summaries.len())
 }
 
 fn refuse_twice(pipelines: &[Loaded]) -> Result<(), Failure> {
@@ -138,39 +151,46 @@ fn report(summaries: &[Summary], json: bool) {
     }
 }
 
-/// All failures are told; the first decides the exit code.
-fn end(mut failures: Vec<Failure>) -> Result<(), Failure> {
+/// One failure is told as it is; of several pipelines each has been told when it stopped.
+fn end(mut failures: Vec<Failure>, pipelines: usize) -> Result<(), Failure> {
     let Some(last) = failures.pop() else { return Ok(()) };
-    failures.iter().for_each(output::failure);
+    if pipelines == 1 {
+        return Err(last);
+    }
+    let summary = Failure::new(format!("{} of {pipelines} pipelines stopped", failures.len() + 1));
     let code = failures.first().map_or(last.exit_code(), Failure::exit_code);
-    Err(if code == WRONG_INPUT { last.into_input() } else { last })
+    Err(if code == WRONG_INPUT { summary.into_input() } else { summary })
 }
 
-/// The first SIGTERM or SIGINT asks for a flush, the second for an end at once.
-fn watch_signals() -> Result<watch::Receiver<Shutdown>, Failure> {
+/// The first SIGTERM or SIGINT asks for a flush, the second for an end at once. Whatever still holds
+/// the process past that (a store that does not answer, a plugin being searched for a bad record) is
+/// left: what was not committed is read again next time.
+fn watch_signals(grace: Duration) -> Result<watch::Receiver<Shutdown>, Failure> {
     let failed = |error| Failure::caused("signals cannot be received", &error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let (ask, asked) = watch::channel(Shutdown::No);
     tokio::spawn(async move {
         for shutdown in [Shutdown::Flush, Shutdown::Now] {
+            let patience = if shutdown == Shutdown::Now { grace + LEAVE } else { Duration::MAX };
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                () = tokio::time::sleep(patience) => {}
             }
             tracing::info!(?shutdown, "a signal asks to stop");
             ask.send_replace(shutdown);
         }
-        // Kept alive: a closed channel would mean an end at once.
-        std::future::pending::<()>().await;
-        drop(ask);
+        tokio::time::sleep(LEAVE).await;
+        output::failure(&Failure::new("the process did not end by itself after it was told to: it is ended now"));
+        std::process::exit(i32::from(FAILED));
     });
     Ok(asked)
 }
 
 /// Waits for SIGTERM or SIGINT.
 pub async fn stop_signal() -> Result<(), Failure> {
-    let mut asked = watch_signals()?;
+    let mut asked = watch_signals(Duration::ZERO)?;
     let _closed = asked.changed().await.is_err();
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::{cli, load, output};
 
 pub async fn verify(arguments: cli::Verify) -> Result<(), Failure> {
     let pipeline = load::pipeline(&arguments.file)?;
-    let sink = load::sink(&arguments.file, &pipeline).await?;
+    let sink = load::existing_sink(&arguments.file, &pipeline).await?;
     let column = match (arguments.scan, &pipeline.sink.metadata.kafka) {
         (false, _) => None,
         (true, Some(column)) => Some(column.as_str()),
@@ -54,11 +54,14 @@ pub fn print(proof: &Proof) {
         output::line(format!("{}: {finding}", if finding.is_fault() { "FAULT" } else { "note" }));
     }
     let rejected = log.counts().rejected;
-    if proof.dead_letters != rejected {
-        output::line(format!(
-            "FAULT: {rejected} records were rejected, but there are {} dead letters",
-            proof.dead_letters
-        ));
+    if !proof.letters_hold() {
+        let found = proof.dead_letters;
+        output::line(format!("FAULT: {rejected} records were rejected, but there are {found} dead letters"));
+    } else if proof.letters_ahead {
+        output::line("note: a flush was interrupted after its dead letters; the next run commits its rows");
+    }
+    if let Some(why) = proof.unscanned {
+        output::line(format!("note: no scan: {why}"));
     }
     if let Some(scan) = &proof.scan {
         let (rows, missing, doubled, stray) = (scan.rows, scan.missing, scan.doubled, scan.stray);
