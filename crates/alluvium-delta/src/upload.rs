@@ -7,11 +7,15 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use std::time::Duration;
 
 /// Files put at the same time.
 const FILES_AT_ONCE: usize = 4;
 /// A larger file is put in parts, so that a failure on the way repeats a part and not the file.
 const PART: usize = 16 * 1024 * 1024;
+/// A store that takes longer over one request of at most a part has failed; what its client retries
+/// by itself is included.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Uploads what is not uploaded yet. A file's path is its own, so that doing it twice does no harm.
 pub(crate) async fn upload(store: &TableStore, files: &mut [DataFile]) -> Result<(), Error> {
@@ -26,7 +30,7 @@ async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Erro
     let Some(bytes) = file.pending().cloned() else { return Ok(()) };
     let path = Path::from(file.path());
     let put = if bytes.len() <= PART {
-        store.store.put(&path, PutPayload::from(bytes)).await.map(drop)
+        in_time(store.store.put(&path, PutPayload::from(bytes))).await.map(drop)
     } else {
         put_parts(store, &path, bytes).await
     };
@@ -37,7 +41,7 @@ async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Erro
 }
 
 async fn put_parts(store: &TableStore, path: &Path, bytes: Bytes) -> object_store::Result<()> {
-    let mut upload = store.store.put_multipart(path).await?;
+    let mut upload = in_time(store.store.put_multipart(path)).await?;
     let result = put_all(upload.as_mut(), bytes).await;
     if result.is_err()
         && let Err(error) = upload.abort().await
@@ -51,8 +55,13 @@ async fn put_all(upload: &mut dyn MultipartUpload, mut rest: Bytes) -> object_st
     let mut parts = Vec::new();
     while !rest.is_empty() {
         let part = rest.split_to(rest.len().min(PART));
-        parts.push(upload.put_part(PutPayload::from(part)));
+        parts.push(in_time(upload.put_part(PutPayload::from(part))));
     }
     stream::iter(parts).buffer_unordered(FILES_AT_ONCE).try_collect::<Vec<()>>().await?;
-    upload.complete().await.map(drop)
+    in_time(upload.complete()).await.map(drop)
+}
+
+async fn in_time<T>(request: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
+    let late = |_| object_store::Error::Generic { store: "upload", source: Error::NoAnswer { after: TIMEOUT }.into() };
+    tokio::time::timeout(TIMEOUT, request).await.map_err(late)?
 }

@@ -122,11 +122,8 @@ async fn narrow_letters(store: &Arc<dyn ObjectStore>) {
     use deltalake::logstore::{StorageConfig, logstore_with};
     let url = url::Url::parse(LETTERS).unwrap();
     let log = logstore_with(store.clone(), &url, StorageConfig::default()).unwrap();
-    let columns = [
-        ("topic", PrimitiveType::String),
-        ("partition", PrimitiveType::Integer),
-        ("offset", PrimitiveType::Long),
-    ];
+    let columns =
+        [("topic", PrimitiveType::String), ("partition", PrimitiveType::Integer), ("offset", PrimitiveType::Long)];
     let mut create = deltalake::operations::create::CreateBuilder::new().with_log_store(log);
     for (name, data_type) in columns {
         create = create.with_column(name, DataType::Primitive(data_type), true, None);
@@ -144,7 +141,9 @@ async fn every_commit_is_settled_after_every_fault() {
             let first = case.sink.commit(&mut case.flush).await;
             let landed = !matches!(fault, Fault::Fails | Fault::Hangs | Fault::FailsThenLands);
             match first {
-                Ok(outcome) => assert!(landed && matches!(outcome, Outcome::Committed { .. }), "{context}: {outcome:?}"),
+                Ok(outcome) => {
+                    assert!(landed && matches!(outcome, Outcome::Committed { .. }), "{context}: {outcome:?}")
+                }
                 Err(error) => {
                     assert!(!landed, "{context}: {error:?}");
                     assert_eq!(error.class(), ErrorClass::External, "{context}: {error:?}");
@@ -272,9 +271,8 @@ async fn a_failing_list_or_read_leaves_the_sink_usable() {
         let other = open(&object_store).await;
         let (from, to) = (positions(&other).await.iter().find(|(p, _)| *p == 7).map_or(0, |(_, at)| *at), 1);
         other.commit(&mut flush(&other, &[(7, from, from + to)])).await.unwrap();
-        case.store.set_rule(move |found, path| {
-            (found == on && path.as_ref().contains("_delta_log")).then_some(Fault::Fails)
-        });
+        case.store
+            .set_rule(move |found, path| (found == on && path.as_ref().contains("_delta_log")).then_some(Fault::Fails));
         let error = case.sink.commit(&mut case.flush).await.unwrap_err();
         assert_eq!(error.class(), ErrorClass::External, "{error:?}");
         case.store.clear();
