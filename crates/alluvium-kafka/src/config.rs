@@ -50,6 +50,9 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("queued.max.messages.kbytes", "16384"),
     ("fetch.message.max.bytes", "2097152"),
     ("fetch.max.bytes", "16777216"),
+    // While a fetch waits for records, no seek or new partition gets its turn. What is written
+    // arrives at once all the same.
+    ("fetch.wait.max.ms", "100"),
     ("reconnect.backoff.max.ms", "2000"),
     // How late new partitions are noticed.
     ("topic.metadata.refresh.interval.ms", "30000"),

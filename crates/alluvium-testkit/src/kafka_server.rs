@@ -184,6 +184,8 @@ impl KafkaServer {
     fn java_arguments(&self, megabytes: u32) -> Vec<String> {
         vec![
             format!("-Xmx{megabytes}m"),
+            // For the native libraries that Java unpacks, and leaves behind when it is killed.
+            format!("-Djava.io.tmpdir={}", self.directory.path().display()),
             "-XX:+UseSerialGC".to_owned(),
             "-XX:TieredStopAtLevel=1".to_owned(),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn".to_owned(),
@@ -254,7 +256,9 @@ fn properties((port, controller): (u16, u16), data: &Path, settings: &[(&str, &s
         ("log.initial.task.delay.ms", "500"),
         ("log.cleaner.backoff.ms", "200"),
         ("log.cleaner.dedupe.buffer.size", "4194304"),
-        ("controlled.shutdown.enable", "false"),
+        // A broker that starts again waits until the one before is thought dead.
+        ("broker.session.timeout.ms", "2000"),
+        ("broker.heartbeat.interval.ms", "250"),
     ];
     for (key, value) in usual.iter().chain(settings) {
         properties.retain(|(known, _)| known != key);

@@ -313,20 +313,20 @@ pub async fn missing_topics_and_partitions_are_named(broker: &Broker) {
 
 pub async fn unreachable_brokers_are_named(broker: &Broker) {
     // A port that nobody listens on, and a name that nobody has.
-    for address in ["127.0.0.1:1", "nobody.invalid:9092"] {
+    let named = async |address: &str| {
         let config = KafkaConfig { brokers: vec![address.to_owned()], ..broker.config("orders", &[]) };
-        let started = Instant::now();
         let topic = KafkaTopic::connect(&config).unwrap();
-        let error = topic.partitions().await.unwrap_err();
+        let started = Instant::now();
+        let (partitions, watermarks) = tokio::join!(topic.partitions(), topic.watermarks(Partition(0)));
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+        let error = partitions.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert_eq!(error.class(), ErrorClass::External);
         let said = error.to_string();
-        let host = address.split(':').next().unwrap();
-        assert!(said.contains(address) && said.rfind(host) != said.find(host), "{said}");
-        assert!(started.elapsed() < Duration::from_secs(20));
-        let error = topic.watermarks(Partition(0)).await.unwrap_err();
-        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-    }
+        assert!(said.contains(address) && (said.contains("refused") || address.starts_with("nobody")), "{said}");
+        assert!(matches!(watermarks, Err(Error::Unreachable { .. })), "{watermarks:?}");
+    };
+    tokio::join!(named("127.0.0.1:1"), named("nobody.invalid:9092"));
 }
 
 pub async fn group_offsets_are_written_and_never_read(broker: &Broker) {
