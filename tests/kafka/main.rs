@@ -3,6 +3,7 @@
 
 use alluvium_kafka::{NewRecord, Producer};
 use alluvium_testkit::kafka_server::KafkaServer;
+use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Options, Workbench};
 use std::os::unix::process::ExitStatusExt;
@@ -63,14 +64,14 @@ async fn takeover_from_a_frozen_process(server: &KafkaServer) {
     bench.wait_for("pipeline", 3_000).await;
     bench.produce(3, 1_000..3_000, 6_000).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    first.signal("STOP");
+    first.signal(Signal::SIGSTOP);
     let mut second = bench.run("second", &[], &[]);
     bench.wait_for("pipeline", 9_000).await;
-    first.signal("CONT");
+    first.signal(Signal::SIGCONT);
     bench.produce(3, 3_000..6_000, 6_000).await;
     bench.wait_for("pipeline", 18_000).await;
-    first.signal("TERM");
-    second.signal("TERM");
+    first.signal(Signal::SIGTERM);
+    second.signal(Signal::SIGTERM);
     first.done(PATIENCE);
     second.done(PATIENCE);
     bench.assert_exactly_once().await;

@@ -1,5 +1,8 @@
 //! A running alluvium.
 
+use nix::sys::signal;
+pub use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -62,10 +65,9 @@ impl Process {
         serde_json::from_str(&self.out()).unwrap_or(Value::Null)
     }
 
-    /// Sends a signal by name, such as `TERM`, `KILL`, `STOP`, `CONT`.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success(), "SIG{name} was not sent");
+    pub fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        signal::kill(id, signal).expect("the signal is sent");
     }
 
     pub fn out(&self) -> String {
@@ -80,7 +82,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.is_running() {
-            self.signal("KILL");
+            self.signal(Signal::SIGKILL);
             let _status = self.child.wait();
         }
     }

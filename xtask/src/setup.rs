@@ -30,13 +30,15 @@ struct Tool {
 
 const BUILD: &[Tool] = &[
     Tool { package: "build-essential", command: &["cc", "--version"] },
+    Tool { package: "build-essential", command: &["c++", "--version"] },
     Tool { package: "build-essential", command: &["make", "--version"] },
     // OpenSSL is built from source, which its perl scripts configure.
     Tool { package: "perl", command: &["perl", "-MIPC::Cmd", "-MFindBin", "-e1"] },
 ];
 
 const TEST: &[Tool] = &[
-    Tool { package: "default-jre-headless", command: &["java", "-version"] },
+    // Kafka and Spark need Java 17, which knows this option; older ones refuse it.
+    Tool { package: "default-jre-headless", command: &["java", "--enable-native-access=ALL-UNNAMED", "-version"] },
     Tool { package: "maven", command: &["mvn", "--version"] },
     Tool { package: "python3-venv", command: &["python3", "-c", "import ensurepip, venv"] },
 ];

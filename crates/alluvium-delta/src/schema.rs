@@ -28,8 +28,8 @@ pub(crate) enum Fit {
     },
 }
 
-/// What no name of a column may hold, as Spark sees it.
-const FORBIDDEN: &str = " ,;{}()\n\t=";
+/// What no name of a column may hold, as Spark sees it, besides control characters.
+const FORBIDDEN: &str = " ,;{}()=";
 
 /// The columns of rows, as Delta's types; every one nullable.
 pub(crate) fn columns(schema: &Schema) -> Result<Vec<Field>, Error> {
@@ -116,7 +116,7 @@ fn moved(path: &str) -> Fit {
 
 /// Whether a field and all within it may be added.
 fn check_names(field: &Field, path: &str) -> Result<(), Fit> {
-    if field.name.is_empty() || field.name.contains(|c| FORBIDDEN.contains(c)) {
+    if field.name.is_empty() || field.name.contains(|c: char| c.is_control() || FORBIDDEN.contains(c)) {
         return Err(Fit::Unnameable { column: path.to_owned() });
     }
     check_inner_names(&field.data_type, path)

@@ -84,10 +84,6 @@ impl KafkaConfig {
 
     /// Checks all that can be known without a broker: names, settings, their values.
     pub fn validate(&self) -> Result<(), Error> {
-        check_topic(&self.topic)?;
-        if self.brokers.iter().all(|broker| broker.trim().is_empty()) {
-            return Err(Error::NoBrokers);
-        }
         self.consumer(Some(&self.group)).map(drop)
     }
 
@@ -104,6 +100,11 @@ impl KafkaConfig {
 
     /// A consumer; without a group it can only ask about topics. Connects in the background.
     pub(crate) fn consumer(&self, group: Option<&str>) -> Result<BaseConsumer<Context>, Error> {
+        check_topic(&self.topic)?;
+        check_settings(&self.settings)?;
+        if self.brokers.iter().all(|broker| broker.trim().is_empty()) {
+            return Err(Error::NoBrokers);
+        }
         let mut config = ClientConfig::new();
         config.extend(owned(DEFAULTS));
         config.extend(self.settings.iter().cloned());
@@ -111,7 +112,9 @@ impl KafkaConfig {
         if let Some(group) = group {
             config.set("group.id", group);
         }
-        create(&mut config, self, Context::new())
+        config.set("bootstrap.servers", self.broker_list()).set("client.id", &self.client_id);
+        config.set_log_level(RDKafkaLogLevel::Info);
+        config.create_with_context(Context::new()).map_err(Error::configure)
     }
 
     /// A client configuration for producers and administration.
@@ -122,13 +125,6 @@ impl KafkaConfig {
         config.set("bootstrap.servers", brokers).set_log_level(RDKafkaLogLevel::Info);
         Ok(config)
     }
-}
-
-fn create(config: &mut ClientConfig, from: &KafkaConfig, context: Context) -> Result<BaseConsumer<Context>, Error> {
-    check_settings(&from.settings)?;
-    config.set("bootstrap.servers", from.broker_list()).set("client.id", &from.client_id);
-    config.set_log_level(RDKafkaLogLevel::Info);
-    config.create_with_context(context).map_err(Error::configure)
 }
 
 fn owned(settings: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {

@@ -5,6 +5,10 @@
 //! the group go on. A rebalance waits for its acknowledgement in the same way: as a state, not as a
 //! blocked thread.
 
+mod group;
+mod seek;
+mod trouble;
+
 use crate::{
     Error, KafkaConfig,
     context::{self, Context, Rebalance},
@@ -15,7 +19,7 @@ use crate::{
 use alluvium_core::{
     Partition,
     chunk::{Header, Record, encode_headers},
-    seam::{Ack, Event},
+    seam::Event,
 };
 use rdkafka::{
     Message as _, Offset, TopicPartitionList,
@@ -23,7 +27,7 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode as Code},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::CString,
     sync::{
         Arc,
@@ -34,6 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::mpsc::UnboundedSender;
+use trouble::Trouble;
 
 /// How long one call waits for messages: the longest that a command or a rebalance waits for us.
 const POLL: Duration = Duration::from_millis(20);
@@ -44,8 +49,6 @@ const BATCH: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of chunks that wait for the receiver.
 const BUDGET: usize = 8 << 20;
-/// How long a revocation waits for its acknowledgement. The table's fence holds without it.
-const RELEASE: Duration = Duration::from_secs(60);
 const SEEK: Duration = Duration::from_secs(5);
 /// How often partitions are forwarded again: stopping one undoes it, some time later.
 const FORWARD: Duration = Duration::from_secs(1);
@@ -61,11 +64,13 @@ pub(crate) struct Timing {
     pub(crate) patience: Duration,
     /// Between tries to read a partition that failed.
     pub(crate) retry: Duration,
+    /// How long a revocation waits for its acknowledgement. The table's fence holds without it.
+    pub(crate) release: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(30), retry: Duration::from_secs(1) }
+        Self { patience: Duration::from_secs(30), retry: Duration::from_secs(1), release: Duration::from_secs(60) }
     }
 }
 
@@ -139,13 +144,6 @@ struct Pending {
     rebalance: u64,
     kind: Rebalance,
     since: Instant,
-}
-
-/// The brokers are gone.
-struct Trouble {
-    since: Instant,
-    code: Code,
-    reason: String,
 }
 
 enum Next {
@@ -242,8 +240,6 @@ impl<'c> Reader<'c> {
         Next::GoOn
     }
 
-    // The group.
-
     /// Serves what librdkafka has to tell besides messages. Each call also counts as a sign of life.
     fn serve_group(&mut self, queue: &MessageQueue<'c>) -> Next {
         // A call serves one event at most and does not tell whether it did.
@@ -262,245 +258,6 @@ impl<'c> Reader<'c> {
             self.rebalance(rebalance, queue);
         }
         Next::GoOn
-    }
-
-    fn rebalance(&mut self, rebalance: Rebalance, queue: &MessageQueue<'c>) {
-        self.rebalances += 1;
-        self.joined = true;
-        self.trouble = None;
-        tracing::debug!(topic = self.config.topic, group = self.config.group, ?rebalance, "rebalance");
-        let (number, sender, reader) = (self.rebalances, self.sender.clone(), thread::current());
-        match &rebalance {
-            // The end of every rebalance, also of one that gives us nothing new.
-            Rebalance::Assign(partitions) if partitions.is_empty() => return self.answer(&rebalance, queue),
-            Rebalance::Assign(partitions) => {
-                let start = move |positions| Command::Start { rebalance: number, positions };
-                let ack = Ack::new(move |positions| command(&sender, &reader, start(positions)));
-                self.tell(Ok(Event::Assigned { partitions: partitions.clone(), ack }));
-            }
-            Rebalance::Revoke { partitions, lost } => {
-                let read = self.stop(partitions, *lost);
-                let ack = Ack::new(move |()| command(&sender, &reader, Command::Release { rebalance: number }));
-                if read {
-                    self.tell(Ok(Event::Revoked { partitions: partitions.clone(), lost: *lost, ack }));
-                }
-                // What is lost is somebody else's already; waiting would only delay our return.
-                if *lost || !read {
-                    return self.answer(&rebalance, queue);
-                }
-            }
-        }
-        self.pending = Some(Pending { rebalance: number, kind: rebalance, since: Instant::now() });
-    }
-
-    /// Stops reading partitions. Returns whether any of them was read or held.
-    fn stop(&mut self, partitions: &[Partition], lost: bool) -> bool {
-        let mut read = false;
-        for partition in partitions {
-            if !lost {
-                let packed = self.packer.flush(*partition);
-                self.hand_out(*partition, packed);
-            }
-            self.packer.stop(*partition);
-            read |= self.assigned.remove(partition).is_some();
-            read |= self.held.remove(partition).is_some();
-        }
-        read
-    }
-
-    fn is_pending(&self, rebalance: u64) -> bool {
-        self.pending.as_ref().is_some_and(|pending| pending.rebalance == rebalance)
-    }
-
-    fn take(&mut self, positions: Vec<(Partition, i64)>, queue: &MessageQueue<'c>) {
-        let Some(Pending { kind: Rebalance::Assign(given), .. }) = &self.pending else { return };
-        let given: BTreeSet<_> = given.iter().copied().collect();
-        // The last word on a partition counts.
-        let positions: BTreeMap<_, _> =
-            positions.into_iter().filter(|(partition, _)| given.contains(partition)).collect();
-        let positions: Vec<_> = positions.into_iter().collect();
-        self.pending = None;
-        self.held.extend(given.into_iter().map(|partition| (partition, None)));
-        self.fetch(&positions, queue);
-    }
-
-    /// Starts fetching held partitions, and answers an assignment that waits for it.
-    fn fetch(&mut self, positions: &[(Partition, i64)], queue: &MessageQueue<'c>) {
-        // A partition that cannot be fetched is told of once.
-        self.held.extend(positions.iter().map(|(partition, _)| (*partition, None)));
-        let mut known = Vec::with_capacity(positions.len());
-        for (partition, position) in positions {
-            let (topic, partition, position) = (self.config.topic.clone(), *partition, *position);
-            if position < 0 {
-                let reason = "a position is not negative".to_owned();
-                self.tell(Err(Error::PositionGone { topic, partition, position, reason }));
-            } else if queue.forward(&self.topic, partition.0) {
-                known.push((partition, position));
-            } else {
-                self.tell(Err(Error::PartitionMissing { topic, partition }));
-            }
-        }
-        let assigned = self.list(&known).and_then(|list| self.consumer.incremental_assign(&list));
-        if let Err(source) = assigned {
-            let partitions = known.iter().map(|(partition, _)| *partition).collect();
-            self.tell(Err(Error::Assign { topic: self.config.topic.clone(), partitions, source: source.into() }));
-            // The group waits for an answer, if only that nothing is taken.
-            self.answer(&Rebalance::Assign(Vec::new()), queue);
-            return;
-        }
-        for (partition, position) in known {
-            self.start(partition, position);
-            self.held.remove(&partition);
-        }
-        self.settle(queue);
-    }
-
-    /// Takes records of an assigned partition from this position on.
-    fn start(&mut self, partition: Partition, position: i64) {
-        let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
-        self.packer.start(partition, position, epoch);
-        self.assigned.insert(partition, None);
-    }
-
-    fn release(&mut self, queue: &MessageQueue<'c>) {
-        if let Some(Pending { kind, .. }) = self.pending.take() {
-            self.answer(&kind, queue);
-        }
-    }
-
-    /// Answers a rebalance: takes nothing, or gives back the revoked partitions.
-    fn answer(&mut self, rebalance: &Rebalance, queue: &MessageQueue<'c>) {
-        let answered = match rebalance {
-            Rebalance::Assign(_) => self.consumer.incremental_assign(&TopicPartitionList::new()),
-            Rebalance::Revoke { partitions, .. } => self.give_back(partitions),
-        };
-        self.log_failure("answering a rebalance", answered);
-        self.settle(queue);
-    }
-
-    /// Brings all partitions to where we are, after an answered rebalance. librdkafka stops fetching
-    /// during one and then goes on from where it believes us to be. Its belief can be wrong: after
-    /// the end of a partition it is an offset too far, and the next record would be left out.
-    fn settle(&mut self, queue: &MessageQueue<'c>) {
-        self.changed = Instant::now();
-        let reading = self.assigned.iter().filter(|(_, seek)| seek.is_none());
-        let positions: Vec<_> = reading.filter_map(|(p, _)| Some((*p, self.packer.next(*p)?))).collect();
-        for (partition, position, failure) in self.try_seek(&positions) {
-            if failure.is_some() {
-                let packed = self.packer.flush(partition);
-                self.hand_out(partition, packed);
-                self.packer.stop(partition);
-                self.assigned.insert(partition, Some(Seek { position, due: Instant::now() }));
-            }
-        }
-        self.forward_all(queue);
-    }
-
-    fn forward_all(&mut self, queue: &MessageQueue<'c>) {
-        self.forwarded = Instant::now();
-        for partition in self.assigned.keys() {
-            queue.forward(&self.topic, partition.0);
-        }
-    }
-
-    fn give_back(&self, partitions: &[Partition]) -> Result<(), KafkaError> {
-        // librdkafka refuses the whole list when one of it was never taken.
-        let mut list = TopicPartitionList::new();
-        for element in self.consumer.assignment()?.elements() {
-            if partitions.contains(&Partition(element.partition())) {
-                list.add_partition(element.topic(), element.partition());
-            }
-        }
-        self.consumer.incremental_unassign(&list)
-    }
-
-    /// A message came around our queue, so its partition is not forwarded: starts it anew.
-    fn stray(&mut self, partition: Partition, queue: &MessageQueue<'c>) {
-        if let Some(position) = self.packer.stop(partition) {
-            tracing::warn!(%partition, position, "reading a partition anew: its messages went astray");
-            queue.forward(&self.topic, partition.0);
-            self.assigned.insert(partition, Some(Seek { position, due: Instant::now() }));
-        }
-    }
-
-    // Seeks.
-
-    fn seek(&mut self, partition: Partition, position: i64, epoch: u64, queue: &MessageQueue<'c>) {
-        self.epochs.insert(partition, epoch);
-        if let Some(held) = self.held.get_mut(&partition) {
-            *held = Some(position);
-            self.fetch_held(queue);
-        } else if self.assigned.contains_key(&partition) {
-            self.packer.stop(partition);
-            self.seek_now(partition, position);
-        } else {
-            tracing::debug!(%partition, position, "not seeking in a partition that is not assigned");
-        }
-    }
-
-    /// Starts fetching the held partitions whose position was told meanwhile.
-    fn fetch_held(&mut self, queue: &MessageQueue<'c>) {
-        if self.pending.is_none() {
-            let told = |(partition, position): (&Partition, &Option<i64>)| Some((*partition, (*position)?));
-            let positions: Vec<_> = self.held.iter().filter_map(told).collect();
-            if !positions.is_empty() {
-                self.fetch(&positions, queue);
-            }
-        }
-    }
-
-    /// Tries to seek. Nothing of the partition is handed out until it has succeeded.
-    fn seek_now(&mut self, partition: Partition, position: i64) {
-        for (partition, position, failure) in self.try_seek(&[(partition, position)]) {
-            let restarted = match failure {
-                None => true,
-                // After some errors librdkafka has stopped fetching, and knows no seek out of that.
-                Some(Code::State) if self.pending.is_none() => self.restart(partition, position),
-                Some(_) => false,
-            };
-            if restarted {
-                self.start(partition, position);
-            } else {
-                self.assigned.insert(partition, Some(Seek { position, due: Instant::now() + POLL }));
-            }
-        }
-    }
-
-    /// Seeks in assigned partitions; for each, why it failed. When it did not, all that librdkafka
-    /// hands out from now on lies at or behind the position.
-    fn try_seek(&self, positions: &[(Partition, i64)]) -> Vec<(Partition, i64, Option<Code>)> {
-        if positions.is_empty() {
-            return Vec::new();
-        }
-        let sought = self.list(positions).and_then(|list| self.consumer.seek_partitions(list, SEEK));
-        let failure = |partition: Partition| match &sought {
-            Ok(list) => {
-                let element = list.find_partition(&self.config.topic, partition.0);
-                element.map_or(Some(Code::UnknownPartition), |element| code_of(element.error()))
-            }
-            Err(error) => Some(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
-        };
-        let result: Vec<_> = positions.iter().map(|(p, position)| (*p, *position, failure(*p))).collect();
-        for (partition, position, failure) in &result {
-            if let Some(code) = failure {
-                tracing::debug!(%partition, position, ?code, "seeking failed");
-            }
-        }
-        result
-    }
-
-    /// Takes a partition out of the assignment and in again at a position. Not during a rebalance,
-    /// which that would answer.
-    fn restart(&mut self, partition: Partition, position: i64) -> bool {
-        self.changed = Instant::now();
-        let list = self.list(&[(partition, position)]);
-        let restarted = list.and_then(|list| {
-            self.consumer.incremental_unassign(&list)?;
-            self.consumer.incremental_assign(&list)
-        });
-        let succeeded = restarted.is_ok();
-        self.log_failure("starting a partition anew", restarted);
-        succeeded
     }
 
     /// What is due without anybody asking for it.
@@ -526,7 +283,7 @@ impl<'c> Reader<'c> {
                     self.take(Vec::new(), queue);
                     self.tell(Err(Error::AssignTimeout { topic, partitions, waited }));
                 }
-                Rebalance::Revoke { partitions, .. } if waited > RELEASE => {
+                Rebalance::Revoke { partitions, .. } if waited > self.timing.release => {
                     tracing::warn!(?partitions, ?waited, "giving partitions back without acknowledgement");
                     self.release(queue);
                 }
@@ -535,8 +292,6 @@ impl<'c> Reader<'c> {
         }
         self.look_for_brokers();
     }
-
-    // Messages.
 
     fn read(&mut self, queue: &mut MessageQueue<'c>) {
         let most = (BATCH_BYTES / self.message_bytes.max(1)).clamp(16, BATCH);
@@ -606,91 +361,6 @@ impl<'c> Reader<'c> {
         }
     }
 
-    // Errors.
-
-    /// An error of one partition. librdkafka goes on behind some of them, as if what it could not
-    /// read had not been there, so nothing more is taken of the partition before a seek back.
-    fn partition_error(&mut self, partition: Partition, code: Code, message: &Message) {
-        let Some(position) = self.packer.position(partition) else { return };
-        let (topic, reason) = (self.config.topic.clone(), message.reason());
-        let gone = matches!(code, Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation);
-        // Such an error outlives a seek in the queue; one about offsets before the position is old.
-        if gone && (0..position).contains(&message.offset()) {
-            return;
-        }
-        let packed = self.packer.flush(partition);
-        self.hand_out(partition, packed);
-        let position = self.packer.stop(partition).unwrap_or(position);
-        if gone {
-            self.tell(Err(Error::PositionGone { topic, partition, position, reason }));
-            return;
-        }
-        self.assigned.insert(partition, Some(Seek { position, due: Instant::now() + self.timing.retry }));
-        self.tell(Err(match code {
-            Code::TopicAuthorizationFailed => self.unauthorized(reason),
-            code => Error::Fetch { topic, partition, position, code, reason },
-        }));
-    }
-
-    /// An error of the client or the group. What librdkafka tries again by itself is only logged.
-    fn client_error(&mut self, error: &KafkaError) -> Next {
-        let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
-        let told = self.consumer.context().take_error().filter(|(of, _)| *of == code);
-        let reason = told.map_or_else(|| code.to_string(), |(_, reason)| reason);
-        let topic = self.config.topic.clone();
-        if let Some((code, reason)) = self.consumer.client().fatal_error() {
-            self.tell(Err(Error::Fatal { topic, code, reason }));
-            return Next::End;
-        }
-        let (brokers, group) = (self.config.broker_list(), self.config.group.clone());
-        match code {
-            Code::AllBrokersDown | Code::Authentication | Code::SaslAuthenticationFailed => {
-                // Once we were in, refused credentials are more likely a broker's than the owner's fault.
-                if code != Code::AllBrokersDown && !self.joined && self.trouble.is_none() {
-                    self.tell(Err(Error::Authentication { brokers, reason: reason.clone() }));
-                }
-                tracing::debug!(?code, reason, "brokers are gone");
-                self.trouble.get_or_insert(Trouble { since: Instant::now(), code, reason });
-            }
-            Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed | Code::ClusterAuthorizationFailed => {
-                let error = self.unauthorized(reason);
-                self.tell(Err(error));
-            }
-            Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownTopicId => {
-                self.tell(Err(Error::TopicMissing { brokers, topic }));
-            }
-            Code::InconsistentGroupProtocol
-            | Code::InvalidSessionTimeout
-            | Code::InvalidGroupId
-            | Code::GroupMaxSizeReached => self.tell(Err(Error::Group { group, code, reason })),
-            code => tracing::warn!(topic, ?code, reason, "kafka client"),
-        }
-        Next::GoOn
-    }
-
-    fn unauthorized(&self, reason: String) -> Error {
-        let action = format!("read topic {} as group {}", self.config.topic, self.config.group);
-        Error::Authorization { action, reason }
-    }
-
-    /// After a while without brokers, asks once more, and tells.
-    fn look_for_brokers(&mut self) {
-        let patience = self.timing.patience;
-        let Some(trouble) = self.trouble.take_if(|trouble| trouble.since.elapsed() > patience) else { return };
-        if self.consumer.fetch_metadata(Some(&self.config.topic), PROBE).is_ok() {
-            return;
-        }
-        let brokers = self.config.broker_list();
-        let Trouble { code, reason, .. } = trouble;
-        self.tell(Err(match code {
-            Code::Authentication | Code::SaslAuthenticationFailed => {
-                Error::Authentication { brokers, reason: reason.clone() }
-            }
-            _ => Error::Unreachable { brokers, reason: reason.clone() },
-        }));
-        self.trouble = Some(Trouble { since: Instant::now(), code, reason });
-    }
-
     fn tell(&self, event: Result<Event, Error>) {
         self.send(Item { event, epoch: 0, bytes: 0 });
     }
@@ -713,10 +383,6 @@ impl<'c> Reader<'c> {
             tracing::warn!(topic = self.config.topic, group = self.config.group, %error, "{what} failed");
         }
     }
-}
-
-fn code_of(result: Result<(), KafkaError>) -> Option<Code> {
-    result.err().map(|error| error.rdkafka_error_code().unwrap_or(Code::Unknown))
 }
 
 /// Sends a command and wakes the reader. One that is gone needs none.

@@ -208,6 +208,30 @@ mod tests {
     use std::time::Instant;
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_revocation_that_nobody_answers_does_not_hold_the_group_for_ever() {
+        let sandbox = Sandbox::start(&[("orders", 2)]).unwrap();
+        let timing = Timing { release: Duration::from_millis(700), ..Timing::default() };
+        let mut config = KafkaConfig::new(sandbox.brokers(), "orders", "readers");
+        config.settings = vec![("session.timeout.ms".to_owned(), "3000".to_owned())];
+        let mut first = KafkaSource::connect_with(config.clone(), timing).unwrap();
+        match first.next().await.unwrap() {
+            Event::Assigned { partitions, ack } => ack.send(partitions.iter().map(|p| (*p, 0)).collect()),
+            other => panic!("{other:?}"),
+        }
+        let mut second = KafkaSource::connect_with(config, timing).unwrap();
+        let (given_up, _ack) = match first.next().await.unwrap() {
+            Event::Revoked { partitions, ack, .. } => (partitions, ack),
+            other => panic!("{other:?}"),
+        };
+        let started = Instant::now();
+        match tokio::time::timeout(Duration::from_secs(20), second.next()).await.unwrap().unwrap() {
+            Event::Assigned { partitions, .. } => assert_eq!(partitions, given_up),
+            other => panic!("{other:?}"),
+        }
+        assert!(started.elapsed() >= Duration::from_millis(650), "{:?}", started.elapsed());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn brokers_that_stay_away_are_told_and_read_on_when_they_come_back() {
         let sandbox = Sandbox::start(&[("orders", 1)]).unwrap();
         let timing = Timing { patience: Duration::from_millis(500), ..Timing::default() };

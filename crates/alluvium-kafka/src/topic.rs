@@ -20,6 +20,10 @@ use std::{
 const TIMEOUT: Duration = Duration::from_secs(10);
 const UNKNOWN: Duration = Duration::from_secs(3);
 
+/// How often, and after which waits, a partition that is not known is asked for again.
+const NEW_PARTITION_TRIES: u32 = 15;
+const NEW_PARTITION_WAIT: Duration = Duration::from_millis(200);
+
 /// A topic that can be asked about, outside any group. Cheap to clone.
 #[derive(Clone)]
 pub struct KafkaTopic {
@@ -47,7 +51,6 @@ struct Asker {
 impl KafkaTopic {
     /// Connects in the background; does no IO itself.
     pub fn connect(config: &KafkaConfig) -> Result<Self, Error> {
-        config.validate()?;
         let client = Some(config.consumer(None)?);
         let asker = Asker {
             client,
@@ -155,7 +158,20 @@ impl Asker {
     }
 
     fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
-        let answer = self.client()?.fetch_watermarks(&self.topic, partition.0, self.timeout);
+        let mut answer = self.client()?.fetch_watermarks(&self.topic, partition.0, self.timeout);
+        // This client hears of a new partition later than the consumer that was given it.
+        for _ in 0..NEW_PARTITION_TRIES {
+            let unknown = |error: &KafkaError| {
+                matches!(error.rdkafka_error_code(), Some(Code::UnknownPartition | Code::UnknownTopicOrPartition))
+            };
+            if !answer.as_ref().is_err_and(unknown) {
+                break;
+            }
+            if self.client()?.fetch_metadata(Some(&self.topic), self.timeout).is_ok() {
+                std::thread::sleep(NEW_PARTITION_WAIT);
+            }
+            answer = self.client()?.fetch_watermarks(&self.topic, partition.0, self.timeout);
+        }
         let failed = |source| Error::Watermarks { topic: self.topic.clone(), partition, source };
         match answer {
             Ok((low, high)) => Ok(Watermarks { low, high }),

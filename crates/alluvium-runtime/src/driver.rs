@@ -92,6 +92,8 @@ pub struct Driver<S: Source, T: Table> {
     /// Chunks of the first batch, held until the columns are inferred.
     sample: Sample,
     unflushed: Unflushed,
+    /// Whether the next flush is the first after an assignment: it comes early.
+    early: bool,
     under_way: Option<JoinHandle<Result<Flushed, Error>>>,
     leaving: Option<Leaving>,
     paused: bool,
@@ -126,6 +128,8 @@ struct Sample {
 struct Unflushed {
     records: u64,
     since: Option<Instant>,
+    /// Since when the first of it was held back as a sample.
+    held: Option<Instant>,
 }
 
 /// Why nothing more is read: what was read is committed first, if that can be done in time.
@@ -196,6 +200,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             waiting: VecDeque::new(),
             sample: Sample::default(),
             unflushed: Unflushed::default(),
+            early: true,
             under_way: None,
             leaving: None,
             paused: false,
@@ -330,17 +335,26 @@ impl<S: Source, T: Table> Driver<S, T> {
         Ok(())
     }
 
+    /// How long read records may wait for a flush. After an assignment there is often a backlog, and
+    /// whoever looks at the table wants to see that the takeover went well: a tenth will do.
+    fn interval(&self) -> Duration {
+        let every = self.pipeline.flush.every;
+        if self.early { every / 10 } else { every }
+    }
+
     fn is_sample_due(&self) -> bool {
         let Some(since) = self.sample.since else { return false };
         self.sample.records >= SAMPLE
-            || since.elapsed() >= self.pipeline.flush.every
+            || since.elapsed() >= self.interval()
             || self.budget.used() >= self.budget.limit() / 2
             || self.is_ending()
     }
 
     /// Infers the first columns from the chunks held, and lets them go.
     async fn learn(&mut self) -> Result<(), Error> {
-        let chunks = std::mem::take(&mut self.sample).chunks;
+        let Sample { chunks, since, .. } = std::mem::take(&mut self.sample);
+        // Their wait counts: a first batch is not to wait twice.
+        self.unflushed.held = since;
         let planner = self.planner.clone();
         let (pipeline, plugins) = (&self.pipeline, self.plugins.clone());
         let tombstones = pipeline.source.tombstones;
@@ -365,7 +379,8 @@ impl<S: Source, T: Table> Driver<S, T> {
         match jobs.try_send(Job::Chunk(chunk, charge)) {
             Ok(()) => {
                 self.unflushed.records += records;
-                self.unflushed.since.get_or_insert_with(Instant::now);
+                let held = self.unflushed.held.take();
+                self.unflushed.since.get_or_insert_with(|| held.unwrap_or_else(Instant::now));
             }
             Err(mpsc::error::TrySendError::Full(Job::Chunk(chunk, charge))) => self.waiting.push_front((chunk, charge)),
             // The worker's own error is in `faults`.

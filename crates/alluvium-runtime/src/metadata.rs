@@ -8,6 +8,9 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, StructArray, TimestampMicros
 use arrow_schema::{ArrowError, DataType as ArrowType, Field as ArrowField};
 use std::sync::Arc;
 
+/// The end of the year 9999 in milliseconds: readers do not take what is later.
+const LAST_TIMESTAMP: i64 = 253_402_300_799_999;
+
 /// The metadata columns of a pipeline.
 #[derive(Clone, Debug)]
 pub struct MetadataColumns {
@@ -77,8 +80,8 @@ impl MetadataColumns {
         let (offsets, timestamps) = (chunk.records().offsets(), chunk.records().timestamps());
         let offset = |record: &u32| offsets.get(*record as usize).copied();
         let timestamp = |record: &u32| {
-            let milliseconds = timestamps.get(*record as usize).copied().filter(|ms| *ms != NO_TIMESTAMP)?;
-            milliseconds.checked_mul(1000)
+            let known = |ms: &i64| *ms != NO_TIMESTAMP && *ms <= LAST_TIMESTAMP;
+            timestamps.get(*record as usize).copied().filter(known)?.checked_mul(1000)
         };
         let timestamps: TimestampMicrosecondArray = records.iter().map(timestamp).collect();
         let mut columns: Vec<ArrayRef> = vec![

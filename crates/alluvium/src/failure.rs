@@ -75,7 +75,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut chain = self.chain.iter();
         if let Some(first) = chain.next() {
-            write!(f, "error: {first}")?;
+            // Several faults of one file are told as they are, each as an error of its own.
+            let prefix = if first.starts_with("error") { "" } else { "error: " };
+            write!(f, "{prefix}{first}")?;
         }
         for cause in chain {
             write!(f, "\n  caused by: {cause}")?;

@@ -1,31 +1,42 @@
 //! What the command line prints: the one place that writes to the terminal.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the command line's own output")]
-
 use crate::failure::Failure;
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
 /// A result, for people or programs: standard output.
 pub fn line(text: impl Display) {
-    println!("{text}");
+    print(format_args!("{text}\n"));
 }
 
 /// A result as one JSON document.
 pub fn json(value: &impl serde::Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => println!("{text}"),
-        Err(error) => eprintln!("error: a result cannot be written as JSON: {error}"),
+        Ok(text) => print(format_args!("{text}\n")),
+        Err(error) => note(format_args!("error: a result cannot be written as JSON: {error}")),
+    }
+}
+
+/// Nobody reads on: that ends a command that prints, in silence. Any other failure is told.
+fn print(text: std::fmt::Arguments<'_>) {
+    match std::io::stdout().lock().write_fmt(text) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            note(format_args!("error: standard output cannot be written: {error}"));
+            std::process::exit(1);
+        }
     }
 }
 
 /// News on the way: standard error.
 pub fn note(text: impl Display) {
-    eprintln!("{text}");
+    // A closed standard error must not end the work.
+    let _unread = writeln!(std::io::stderr().lock(), "{text}").is_err();
 }
 
 pub fn failure(failure: &Failure) {
-    eprintln!("{failure}");
+    note(failure);
 }
 
 /// Whether a person watches standard error.
@@ -38,8 +49,9 @@ pub fn start_logs(json: bool) {
     // A terminal shows a progress line: only what needs attention stands between.
     let default = if is_watched() && !json { "warn" } else { "info" };
     let filter = EnvFilter::try_from_env("ALLUVIUM_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(format!("{default},deltalake=warn,buoyant_kernel=warn,delta_kernel=warn")));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        .unwrap_or_else(|_| EnvFilter::new(format!("{default},deltalake=warn,buoyant_kernel=off,delta_kernel=off")));
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     // A second subscriber can only be asked for by a test that runs two commands.
     let _second = match json {
         true => logs.json().flatten_event(true).try_init().is_err(),

@@ -1,7 +1,9 @@
 //! `alluvium`, but it kills itself (SIGKILL) when it reaches a named point for the n-th time:
 //! `ALLUVIUM_KILL_AT=commit:before#2`.
 
-use std::process::{Command, ExitCode};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,10 +18,8 @@ fn kill_hook() -> Option<Arc<dyn Fn(&'static str) + Send + Sync>> {
     let reached = AtomicUsize::new(0);
     Some(Arc::new(move |here| {
         if here == point && reached.fetch_add(1, Ordering::SeqCst) + 1 == times {
-            let own = std::process::id().to_string();
-            let killed = Command::new("kill").args(["-KILL", &own]).status();
             // Nothing more may happen in this thread, even if the signal is slow.
-            while killed.is_ok() {
+            while signal::kill(Pid::this(), Signal::SIGKILL).is_ok() {
                 std::thread::park();
             }
         }

@@ -5,11 +5,11 @@ use crate::{
     reading::{LIMIT, Reading},
 };
 use alluvium_core::{Classified, ErrorClass, Partition, position::Watermarks, seam::Source};
-use alluvium_kafka::{Error, KafkaSource, NewRecord, Producer, admin};
+use alluvium_kafka::{Error, KafkaConfig, KafkaSource, KafkaTopic, NewRecord, Producer, admin};
 use alluvium_testkit::kafka_server::KafkaServer;
 use rdkafka::{
     ClientConfig,
-    admin::{AdminClient, AdminOptions, NewPartitions},
+    admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication},
     consumer::{BaseConsumer, Consumer},
 };
 use std::time::{Duration, Instant};
@@ -302,6 +302,72 @@ async fn nothing_behind_damaged_records_is_read() {
     }
     assert_eq!(reading.offsets(0), (0..10).collect::<Vec<_>>());
     assert_eq!(reading.offsets(1), (0..30).collect::<Vec<_>>());
+    reading.source.close().await;
+    server.stop();
+}
+
+/// A broker with passwords and permissions: `admin` may do everything, `reader` nothing.
+fn guarded_server() -> &'static KafkaServer {
+    let users = "org.apache.kafka.common.security.plain.PlainLoginModule required \
+        username=\"admin\" password=\"admin-pw\" user_admin=\"admin-pw\" user_reader=\"reader-pw\";";
+    let settings = [
+        ("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        ("listener.name.plaintext.plain.sasl.jaas.config", users),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("super.users", "User:admin;User:ANONYMOUS"),
+    ];
+    Box::leak(Box::new(KafkaServer::start_with(&settings).unwrap()))
+}
+
+fn with_password(broker: &Broker, topic: &str, user: &str, password: &str) -> KafkaConfig {
+    let settings = [
+        ("security.protocol", "SASL_PLAINTEXT"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", user),
+        ("sasl.password", password),
+    ];
+    broker.config(topic, &settings)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_passwords_and_missing_permissions_are_told() {
+    let server = guarded_server();
+    let broker = Broker::Real(server);
+    let owner = with_password(&broker, "orders", "admin", "admin-pw");
+    let mut config = ClientConfig::new();
+    config.extend(owner.settings.iter().cloned());
+    let admin: AdminClient<_> = config.set("bootstrap.servers", broker.brokers()).create().unwrap();
+    let new = NewTopic::new("orders", 1, TopicReplication::Fixed(1));
+    admin.create_topics([&new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+
+    let wrong = with_password(&broker, "orders", "reader", "wr0ng");
+    let started = Instant::now();
+    let asked = KafkaTopic::connect(&wrong).unwrap().check().await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    let read = KafkaSource::connect(wrong).unwrap().next().await.unwrap_err();
+    for error in [asked, read] {
+        assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
+        assert_eq!(error.class(), ErrorClass::User);
+        assert!(!format!("{error} {error:?}").contains("wr0ng"));
+    }
+    // No protocol for passwords at all.
+    let error = KafkaTopic::connect(&broker.config("orders", &[])).unwrap().check().await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Authentication { .. }), "{error:?}");
+
+    let stranger = with_password(&broker, "orders", "reader", "reader-pw");
+    let asked = KafkaTopic::connect(&stranger).unwrap().check().await.unwrap_err();
+    let read = KafkaSource::connect(stranger).unwrap().next().await.unwrap_err();
+    for error in [asked, read] {
+        assert!(matches!(error, Error::Authorization { .. }), "{error:?}");
+        assert_eq!(error.class(), ErrorClass::User);
+    }
+
+    let producer = Producer::connect(broker.brokers(), &owner.settings).unwrap();
+    producer.produce(record("orders", 0, "x")).await.unwrap();
+    let mut reading = Reading::new(KafkaSource::connect(owner).unwrap());
+    reading.until_at(&[(0, 1)]).await;
     reading.source.close().await;
     server.stop();
 }

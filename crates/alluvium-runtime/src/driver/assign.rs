@@ -23,6 +23,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         partitions: &[Partition],
         ack: Ack<Vec<(Partition, i64)>>,
     ) -> Result<(), Error> {
+        self.early = true;
         let mut state = self.load().await?;
         let mut starts = Vec::new();
         for partition in partitions {

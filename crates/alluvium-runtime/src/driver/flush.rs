@@ -23,7 +23,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         }
         let flush = &self.pipeline.flush;
         self.unflushed.records >= flush.rows
-            || since.elapsed() >= flush.every
+            || since.elapsed() >= self.interval()
             || self.open.is_spent()
             || self.budget.used() >= self.budget.limit() / 2
             || (self.is_ending() && self.waiting.is_empty() && self.sample.chunks.is_empty())
@@ -33,6 +33,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// later belong to the next flush.
     pub(super) async fn start_flush(&mut self) {
         self.unflushed = Unflushed::default();
+        self.early = false;
         let mut shares = Vec::new();
         for worker in &self.workers {
             let (answer, share) = oneshot::channel();

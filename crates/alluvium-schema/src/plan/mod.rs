@@ -310,9 +310,10 @@ pub(crate) fn same_name(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }
 
-/// The first character that Delta cannot hold in a name, without column mapping.
+/// The first character that Delta cannot hold in a name, without column mapping, or that readers of
+/// the table choke on: control characters.
 pub(crate) fn forbidden(name: &str) -> Option<char> {
-    name.chars().find(|character| " ,;{}()\n\t=".contains(*character))
+    name.chars().find(|character| character.is_control() || " ,;{}()=".contains(*character))
 }
 
 /// How many columns of values a type makes.

@@ -8,6 +8,8 @@ use alluvium_core::seam::Table;
 use alluvium_delta::{DeltaSink, TableRole};
 use alluvium_kafka::{NewRecord, Producer, Sandbox};
 use arrow_cast::pretty::pretty_format_batches;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -245,10 +247,12 @@ impl Worker {
 
     /// SIGTERM: it commits what it read and ends.
     fn stop(&mut self) -> Result<(), Failure> {
-        let failed = |error| Failure::caused("the worker cannot be stopped", &error);
-        let signal = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().map_err(failed)?;
+        let failed = |error: std::io::Error| Failure::caused("the worker cannot be stopped", &error);
+        let id = i32::try_from(self.child.id()).map(Pid::from_raw);
+        let id = id.map_err(|error| Failure::caused("the worker's process id is out of range", &error))?;
+        signal::kill(id, Signal::SIGTERM).map_err(|errno| failed(errno.into()))?;
         let status = self.child.wait().map_err(failed)?;
-        match signal.success() && status.success() {
+        match status.success() {
             true => Ok(()),
             false => Err(Failure::new(format!("the worker did not end well after SIGTERM: {status}"))),
         }
