@@ -5,7 +5,6 @@ use alluvium_kafka::{KafkaConfig, KafkaTopic, NewRecord, Producer};
 use alluvium_testkit::kafka_server::KafkaServer;
 use std::{
     fs,
-    process::Command,
     time::{Duration, Instant},
 };
 
