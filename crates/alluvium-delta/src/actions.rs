@@ -189,7 +189,7 @@ fn commit_line(
 
 fn add_line(file: &DataFile) -> Value {
     json!({ "add": {
-        "path": file.path(),
+        "path": file.url(),
         "partitionValues": file.partition_values(),
         "size": file.size(),
         "modificationTime": file.modified(),

@@ -34,7 +34,7 @@ pub enum Error {
     #[error("table {table} cannot be read")]
     Unreadable { table: String, source: Source },
     #[error("cannot read version {version} of table {table}")]
-    ReadLog { table: String, version: u64, source: Source },
+    ReadLog { table: String, version: u64, source: object_store::Error },
     #[error("version {version} of table {table} is not a log entry")]
     ParseLog { table: String, version: u64, source: serde_json::Error },
     #[error("table {table} cannot be written: {refusal}")]
@@ -74,6 +74,8 @@ pub enum Error {
     DuplicatePartition { partition: Partition },
     #[error("a flush of rows or dead letters moves no position: committing it again would double them")]
     NothingMoves,
+    #[error("{path} of table {table} is not a path")]
+    FilePath { table: String, path: String, source: object_store::path::Error },
     #[error("cannot upload {path} to table {table}")]
     Upload { table: String, path: String, source: object_store::Error },
     #[error("version {version} of table {table} was not written")]
@@ -180,14 +182,14 @@ impl Classified for Error {
             | Self::ParseLog { .. }
             | Self::NoColumn { .. }
             | Self::KafkaColumn { .. } => ErrorClass::User,
-            Self::Probe { source, .. } | Self::ListLog { source, .. } | Self::Upload { source, .. } => {
-                store_class(source)
-            }
+            Self::Probe { source, .. }
+            | Self::ListLog { source, .. }
+            | Self::ReadLog { source, .. }
+            | Self::Upload { source, .. } => store_class(source),
             Self::WriteLog { source, .. } => {
                 source.downcast_ref::<object_store::Error>().map_or(ErrorClass::External, store_class)
             }
             Self::Load { .. }
-            | Self::ReadLog { .. }
             | Self::Unsettled { .. }
             | Self::NoAnswer { .. }
             | Self::Contended { .. }
@@ -200,6 +202,7 @@ impl Classified for Error {
             | Self::Encode { .. }
             | Self::EncodeEntry { .. }
             | Self::DeadLetterRows { .. }
+            | Self::FilePath { .. }
             | Self::DuplicatePartition { .. }
             | Self::NothingMoves
             | Self::Worker { .. } => ErrorClass::Bug,
@@ -230,12 +233,12 @@ impl Classified for Error {
             Self::DeadLettersSchema { .. } => "give the dead letters a new table",
             Self::Unreadable { .. } => "another engine may have given the table a feature that is not supported here",
             Self::KafkaColumn { .. } => "name the pipeline's metadata column; it must hold partition and offset",
-            Self::Probe { .. } | Self::ListLog { .. } | Self::Upload { .. } | Self::Load { .. }
+            Self::Probe { .. } | Self::ListLog { .. } | Self::ReadLog { .. } | Self::Upload { .. }
                 if self.class() == ErrorClass::User =>
             {
                 "check the credentials and what they permit: list, get, put and delete"
             }
-            Self::Load { .. } | Self::ListLog { .. } | Self::Probe { .. } => {
+            Self::Load { .. } | Self::ListLog { .. } | Self::ReadLog { .. } | Self::Probe { .. } => {
                 "check that the store can be reached with these storage options"
             }
             Self::Unsettled { .. } | Self::WriteLog { .. } | Self::NoAnswer { .. } => {

@@ -33,16 +33,26 @@ pub(crate) struct LogState {
 }
 
 /// What tells a log entry from another one of the same version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Head {
     size: u64,
-    modified_ms: i64,
+    /// Whole seconds: a store's listing and its answers need not have the same precision.
+    modified: i64,
     e_tag: Option<String>,
+}
+
+impl Head {
+    pub(crate) fn is_same(&self, other: &Head) -> bool {
+        match (&self.e_tag, &other.e_tag) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.size == other.size && self.modified == other.modified,
+        }
+    }
 }
 
 impl From<&ObjectMeta> for Head {
     fn from(meta: &ObjectMeta) -> Self {
-        Self { size: meta.size, modified_ms: meta.last_modified.timestamp_millis(), e_tag: meta.e_tag.clone() }
+        Self { size: meta.size, modified: meta.last_modified.timestamp(), e_tag: meta.e_tag.clone() }
     }
 }
 
@@ -83,6 +93,11 @@ pub(crate) enum LogFile {
 }
 
 impl LogFile {
+    /// Where the entry of a version is.
+    pub(crate) fn entry(version: u64) -> Path {
+        Path::from_iter([LOG.to_owned(), format!("{version:020}.json")])
+    }
+
     pub(crate) fn parse(path: &Path) -> Option<Self> {
         let name = path.filename()?;
         let (digits, rest) = name.split_at_checked(20)?;

@@ -4,12 +4,14 @@ use crate::actions::{Entry, is_of};
 use crate::error::{Error, Source};
 use crate::load::{Head, LOG, LogFile, LogState, load};
 use crate::store::TableStore;
+use bytes::Bytes;
 use deltalake::kernel::transaction::TransactionError;
 use deltalake::logstore::CommitOrBytes;
-use futures::TryStreamExt;
+use futures::{TryStreamExt, try_join};
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 /// How long a store may take over one log entry before its outcome counts as unknown.
@@ -19,6 +21,8 @@ const SETTLE_WAITS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
 /// Further behind than this, a checkpoint is the shorter way.
 const MAX_FOLLOWED: u64 = 1000;
+/// Well below the retention of log entries, which is 30 days unless the table says otherwise.
+const FRESH: Duration = Duration::from_secs(3600);
 
 /// The log of a table; its state is `None` while there is no table.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct TableLog {
     pub store: TableStore,
     prefix: String,
     state: Option<LogState>,
+    /// When the state was the newest.
+    seen: Option<SystemTime>,
 }
 
 /// What became of an entry.
@@ -39,7 +45,7 @@ pub(crate) enum Appended {
 impl TableLog {
     /// A log of which nothing is known yet; positions are those of transactions that start with `prefix`.
     pub(crate) fn new(store: TableStore, prefix: String) -> Self {
-        Self { store, prefix, state: None }
+        Self { store, prefix, state: None, seen: None }
     }
 
     pub(crate) fn state(&self) -> Option<&LogState> {
@@ -51,33 +57,25 @@ impl TableLog {
         if !self.follow().await? {
             self.state = load(&self.store, &self.prefix).await?;
         }
+        self.seen = Some(SystemTime::now());
         Ok(())
     }
 
     /// Reads the entries after the known version. False when that is not possible: nothing is
     /// known yet, entries were cleaned up, or another table lies in the known one's place.
+    ///
+    /// An entry that is missing right after the known one means that there is none, unless it was
+    /// cleaned up; so the log is listed unless the known version was the newest a short time ago,
+    /// when nothing that came after it can have passed the table's retention.
     async fn follow(&mut self) -> Result<bool, Error> {
         let Some(state) = &mut self.state else { return Ok(false) };
-        let listed = Listed::from(&self.store, state.version).await?;
-        let Some(head) = listed.entries.get(&state.version) else { return Ok(false) };
-        if state.head.as_ref().is_some_and(|known| known != head) {
-            return Ok(false);
+        let elapsed = self.seen.and_then(|seen| seen.elapsed().ok());
+        let is_fresh = elapsed.is_some_and(|elapsed| elapsed < FRESH);
+        if is_fresh && state.metadata.property("delta.logRetentionDuration").is_none() {
+            step(&self.store, state, &self.prefix).await
+        } else {
+            walk(&self.store, state, &self.prefix).await
         }
-        state.head = Some(head.clone());
-        state.checkpoint = state.checkpoint.max(listed.checkpoint);
-        let newer = listed.entries.range(state.version + 1..);
-        let last = newer.clone().next_back().map_or(state.version, |(version, _)| *version);
-        if last - state.version > MAX_FOLLOWED {
-            return Ok(false);
-        }
-        for (version, head) in newer {
-            if *version != state.version + 1 {
-                return Ok(false);
-            }
-            let Some(entry) = read_entry(&self.store, *version).await? else { return Ok(false) };
-            state.follow(&self.store.name, *version, &entry, &self.prefix, Some(head.clone()))?;
-        }
-        Ok(true)
     }
 
     /// Writes the entry that follows the known version, if nobody else has.
@@ -102,7 +100,7 @@ impl TableLog {
         let mut waits = SETTLE_WAITS.into_iter();
         let found = loop {
             match (read_entry(&self.store, version).await, waits.next()) {
-                (Ok(found), _) => break found,
+                (Ok(found), _) => break found.map(|(bytes, _)| bytes),
                 (Err(_), Some(wait)) => tokio::time::sleep(wait).await,
                 (Err(error), None) => {
                     return Err(Error::Unsettled { table, version, unsettled: error.into(), source: failure });
@@ -129,6 +127,7 @@ impl TableLog {
             tracing::warn!(table = %self.store.name, version, %error, "cannot read back a log entry just written");
             self.state = None;
         }
+        self.seen = Some(SystemTime::now());
         Ok(Appended::Landed(version))
     }
 }
@@ -138,6 +137,45 @@ fn source_of(error: TransactionError) -> Source {
         TransactionError::ObjectStore { source } => source.into(),
         error => error.into(),
     }
+}
+
+/// Follows a log entry by entry until one is missing; false when the known version is gone.
+async fn step(store: &TableStore, state: &mut LogState, prefix: &str) -> Result<bool, Error> {
+    let (head, mut next) = try_join!(head(store, state.version), read_entry(store, state.version + 1))?;
+    let Some(head) = head else { return Ok(false) };
+    if state.head.as_ref().is_some_and(|known| !known.is_same(&head)) {
+        return Ok(false);
+    }
+    state.head = Some(head);
+    while let Some((entry, head)) = next {
+        state.follow(&store.name, state.version + 1, &entry, prefix, Some(head))?;
+        next = read_entry(store, state.version + 1).await?;
+    }
+    Ok(true)
+}
+
+/// Follows a log along its listing; false when that leads nowhere.
+async fn walk(store: &TableStore, state: &mut LogState, prefix: &str) -> Result<bool, Error> {
+    let listed = Listed::from(store, state.version).await?;
+    let Some(head) = listed.entries.get(&state.version) else { return Ok(false) };
+    if state.head.as_ref().is_some_and(|known| !known.is_same(head)) {
+        return Ok(false);
+    }
+    state.head = Some(head.clone());
+    state.checkpoint = state.checkpoint.max(listed.checkpoint);
+    let newer = listed.entries.range(state.version + 1..);
+    let last = newer.clone().next_back().map_or(state.version, |(version, _)| *version);
+    if last - state.version > MAX_FOLLOWED {
+        return Ok(false);
+    }
+    for (version, _) in newer {
+        if *version != state.version + 1 {
+            return Ok(false);
+        }
+        let Some((entry, head)) = read_entry(store, *version).await? else { return Ok(false) };
+        state.follow(&store.name, *version, &entry, prefix, Some(head))?;
+    }
+    Ok(true)
 }
 
 /// The files of a log from one version on.
@@ -167,7 +205,22 @@ impl Listed {
 }
 
 /// The log entry of a version, if there is one.
-pub(crate) async fn read_entry(store: &TableStore, version: u64) -> Result<Option<bytes::Bytes>, Error> {
-    let entry = store.log.read_commit_entry(version).await;
-    entry.map_err(|source| Error::ReadLog { table: store.table(), version, source: source.into() })
+pub(crate) async fn read_entry(store: &TableStore, version: u64) -> Result<Option<(Bytes, Head)>, Error> {
+    let failed = |source: object_store::Error| Error::ReadLog { table: store.table(), version, source };
+    match store.store.get(&LogFile::entry(version)).await {
+        Ok(found) => {
+            let head = Head::from(&found.meta);
+            Ok(Some((found.bytes().await.map_err(failed)?, head)))
+        }
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(source) => Err(failed(source)),
+    }
+}
+
+async fn head(store: &TableStore, version: u64) -> Result<Option<Head>, Error> {
+    match store.store.head(&LogFile::entry(version)).await {
+        Ok(meta) => Ok(Some(Head::from(&meta))),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(source) => Err(Error::ReadLog { table: store.table(), version, source }),
+    }
 }

@@ -14,13 +14,14 @@ use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType as ArrowType, Schema};
 use arrow_select::take::take_record_batch;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 /// The values of a partition, in the order of the partition columns; `None` is NULL.
 pub(crate) type Key = Vec<Option<String>>;
 
-/// The longest directory name made of a partition's value.
-const MAX_SEGMENT: usize = 80;
+/// What a path has in place of NULL.
+const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+/// The longest part of a directory's name that is made of a value; file systems take 255 bytes.
+const MAX_SEGMENT: usize = 120;
 
 /// Divides batches of one schema by partition columns.
 #[derive(Debug)]
@@ -140,21 +141,40 @@ pub(crate) fn decimal(value: i128, scale: i8) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// The directory of a partition's files. Readers take values from the log, never from a path, so
-/// that all but plain characters can become `_`: no engine decodes or encodes such a path wrongly.
+/// The directory of a partition's files, as Hive spells it. Most readers take values from the log,
+/// but some (Polars 2.1) take them from the path, and need every byte of it.
 pub(crate) fn directory(partition_by: &[String], key: &Key) -> String {
     let mut directory = String::new();
     for (name, value) in partition_by.iter().zip(key) {
-        let value = value.as_deref().unwrap_or("__HIVE_DEFAULT_PARTITION__");
-        // Writing to a string cannot fail.
-        let _ = write!(directory, "{}={}/", plain(name), plain(value));
+        directory.push_str(&escaped(name));
+        directory.push('=');
+        directory.push_str(&value.as_deref().map_or_else(|| HIVE_NULL.to_owned(), escaped));
+        directory.push('/');
     }
     directory
 }
 
-fn plain(text: &str) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    text.chars().take(MAX_SEGMENT).map(keep).collect()
+/// A path in the form that the log needs: a relative URL. The path holds nothing but plain
+/// characters and the escapes of [`directory`], whose own mark is all that is left to escape.
+pub(crate) fn as_url(path: &str) -> String {
+    path.replace('%', "%25")
+}
+
+/// Text with all but plain characters as `%XX`. What is longer than a file system takes is cut:
+/// the log has the whole value.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if escaped.len() >= MAX_SEGMENT {
+            break;
+        }
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -197,7 +217,15 @@ mod tests {
         let divided = divider.divide(&batch).unwrap();
         let keys: Vec<_> = divided.iter().map(|(key, part)| (key[0].as_deref(), part.num_rows())).collect();
         assert_eq!(keys, [(Some("a/b"), 1), (None, 1), (None, 1), (Some("a/b"), 1), (Some("ü %"), 1)]);
-        assert_eq!(directory(&["city".to_owned(), "day".to_owned()], &divided[4].0), "city=___/day=1/");
+        let path = directory(&["city".to_owned(), "day".to_owned()], &divided[4].0);
+        assert_eq!(path, "city=%C3%BC%20%25/day=1/");
+        assert_eq!(as_url(&path), "city=%25C3%25BC%2520%2525/day=1/");
+    }
+
+    #[test]
+    fn a_directory_is_never_longer_than_file_systems_take() {
+        let key = vec![Some("🦀".repeat(1000))];
+        assert!(directory(&["ü".repeat(1000)], &key).len() < 255);
     }
 
     #[test]

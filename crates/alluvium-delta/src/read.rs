@@ -320,7 +320,7 @@ impl From<FileLine> for FileChange {
 
 /// A commit; `None` when its entry was cleaned up meanwhile.
 async fn commit(store: &TableStore, version: u64) -> Result<Option<Commit>, Error> {
-    let Some(bytes) = read_entry(store, version).await? else { return Ok(None) };
+    let Some((bytes, _)) = read_entry(store, version).await? else { return Ok(None) };
     let mut commit = Commit {
         entry: LogEntry { version, ..LogEntry::default() },
         timestamp: None,

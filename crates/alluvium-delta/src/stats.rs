@@ -209,8 +209,7 @@ pub(crate) fn stats(plan: &StatsPlan, gathered: &Gathered, metadata: &ParquetMet
     let rows = metadata.file_metadata().num_rows();
     let mut text = format!("{{\"numRecords\":{rows}");
     for (name, tree) in [("minValues", least), ("maxValues", greatest), ("nullCount", nulls)] {
-        // Writing to a string cannot fail.
-        let _ = write!(text, ",\"{name}\":{tree}");
+        text.push_str(&format!(",\"{name}\":{tree}"));
     }
     text.push('}');
     text
@@ -352,4 +351,56 @@ fn millis(micros: i128, side: Ordering) -> Option<String> {
     let up = i64::from(side == Ordering::Greater && micros.rem_euclid(1000) != 0);
     let time = chrono::DateTime::from_timestamp_millis(micros.div_euclid(1000) + up)?;
     in_years(time.date_naive()).then(|| time.format("%Y-%m-%dT%H:%M:%S%.3f").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow_array::{Decimal128Array, Int64Array, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::properties::WriterProperties;
+    use std::sync::Arc;
+
+    /// Statistics of a file with a row group for each two rows.
+    fn of_row_groups(column: ArrayRef) -> serde_json::Value {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
+        let plan = StatsPlan::new(&batch.schema(), &StatsColumns::default());
+        let mut gathered = Gathered::new(&plan);
+        gathered.add(&plan, &batch);
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(2)).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        let metadata = writer.finish().unwrap();
+        assert!(metadata.num_row_groups() > 1);
+        serde_json::from_str(&stats(&plan, &gathered, &metadata)).unwrap()
+    }
+
+    #[test]
+    fn bounds_hold_over_all_row_groups() {
+        let numbers = Int64Array::from(vec![Some(5), None, None, None, Some(-3), Some(9), Some(0)]);
+        let stats = of_row_groups(Arc::new(numbers));
+        assert_eq!((&stats["minValues"]["c"], &stats["maxValues"]["c"]), (&(-3).into(), &9.into()));
+        assert_eq!((&stats["nullCount"]["c"], &stats["numRecords"]), (&3.into(), &7.into()));
+
+        // Byte by byte, a negative number would be above a positive one.
+        let huge = [1, -1, 10i128.pow(30), -10i128.pow(30)].map(Some);
+        let huge = Decimal128Array::from(huge.to_vec()).with_precision_and_scale(38, 0).unwrap();
+        let stats = of_row_groups(Arc::new(huge));
+        assert_eq!(stats["minValues"]["c"].to_string(), "-1e+30");
+        assert_eq!(stats["maxValues"]["c"].to_string(), "1e+30");
+
+        let texts = StringArray::from(vec![Some("b"), Some("ü"), Some("a"), None]);
+        let stats = of_row_groups(Arc::new(texts));
+        assert_eq!((&stats["minValues"]["c"], &stats["maxValues"]["c"]), (&"a".into(), &"ü".into()));
+    }
+
+    #[test]
+    fn numbers_of_few_bytes_keep_their_sign() {
+        assert_eq!(big_endian(&[0xff]), Some(Bound::Number(-1)));
+        assert_eq!(big_endian(&[0x7f, 0xff]), Some(Bound::Number(32_767)));
+        assert_eq!(big_endian(&i128::MIN.to_be_bytes()), Some(Bound::Number(i128::MIN)));
+        assert_eq!(big_endian(&[]), None);
+        assert_eq!(big_endian(&[0; 17]), None);
+    }
 }

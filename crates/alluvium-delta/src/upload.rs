@@ -28,7 +28,11 @@ pub(crate) async fn upload(store: &TableStore, files: &mut [DataFile]) -> Result
 
 async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Error> {
     let Some(bytes) = file.pending().cloned() else { return Ok(()) };
-    let path = Path::from(file.path());
+    // Taken as it is: its own escapes must not be escaped again.
+    let path = Path::parse(file.path()).map_err(|source| {
+        let (table, path) = (store.table(), file.path().to_owned());
+        Error::FilePath { table, path, source }
+    })?;
     let put = if bytes.len() <= PART {
         in_time(store.store.put(&path, PutPayload::from(bytes))).await.map(drop)
     } else {

@@ -2,7 +2,7 @@
 
 use crate::actions::now_ms;
 use crate::error::Error;
-use crate::partition::{Divider, Key, directory};
+use crate::partition::{Divider, Key, as_url, directory};
 use crate::properties::writer_properties;
 use crate::schema;
 use crate::stats::{Gathered, StatsColumns, StatsPlan, stats};
@@ -34,9 +34,14 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Its path below the table's root, also as a URL spells it.
+    /// Its path below the table's root.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Its path as the log spells it: a relative URL.
+    pub fn url(&self) -> String {
+        as_url(&self.path)
     }
 
     /// Values of the partition columns, by their names.

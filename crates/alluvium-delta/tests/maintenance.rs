@@ -72,6 +72,30 @@ async fn a_sink_that_slept_through_a_cleanup_writes_at_the_head() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hole_in_a_log_of_short_retention_is_no_free_version() {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let url = url::Url::parse(TABLE).unwrap();
+    let log = deltalake::logstore::logstore_with(store.clone(), &url, Default::default()).unwrap();
+    let wish = [("delta.logRetentionDuration", Some("interval 1 hour"))];
+    let create = deltalake::operations::create::CreateBuilder::new().with_log_store(log).with_configuration(wish);
+    create.with_column("name", deltalake::kernel::DataType::STRING, true, None).await.unwrap();
+    let (sleeper, busy) = (open(&store).await, open(&store).await);
+    sleeper.commit(&mut flush(&sleeper, &[(0, 0, 1)])).await.unwrap();
+    let known = sleeper.history(TableRole::Rows).await.unwrap().last().unwrap().entry.version;
+    for from in 0..20 {
+        busy.commit(&mut flush(&busy, &[(1, from, from + 1)])).await.unwrap();
+    }
+    busy.maintain(TableRole::Rows).await.unwrap();
+    // A cleanup that was cut off removed the version after the sleeper's, but not its own.
+    for version in known + 1..known + 5 {
+        store.delete(&Path::from(format!("rows/_delta_log/{version:020}.json"))).await.unwrap();
+    }
+    let outcome = sleeper.commit(&mut flush(&sleeper, &[(0, 1, 2)])).await.unwrap();
+    assert_eq!(outcome, Outcome::Committed { version: known + 21 });
+    assert_eq!(offsets(&sleeper).await, once(&[(0, 0, 2), (1, 0, 20)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_that_fails_is_no_failure_of_a_commit() {
     let faulty = FaultyStore::new(Arc::new(InMemory::new()));
     let store: Arc<dyn ObjectStore> = faulty.clone();

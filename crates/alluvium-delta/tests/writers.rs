@@ -214,7 +214,7 @@ async fn put(sink: &DeltaSink, flush: &alluvium_core::seam::Flush<alluvium_delta
 
 fn add(file: &alluvium_delta::DataFile, data_change: bool) -> Add {
     Add {
-        path: file.path().to_owned(),
+        path: file.url(),
         size: file.size() as i64,
         data_change,
         stats: Some(file.stats().to_owned()),
@@ -224,7 +224,7 @@ fn add(file: &alluvium_delta::DataFile, data_change: bool) -> Add {
 
 fn remove(file: &alluvium_delta::DataFile, data_change: bool) -> Remove {
     Remove {
-        path: file.path().to_owned(),
+        path: file.url(),
         data_change,
         deletion_timestamp: Some(1_700_000_000_000),
         size: Some(file.size() as i64),
