@@ -19,6 +19,8 @@ use std::{
 /// How long an answer may take, and how long a topic may be unknown: brokers hear of a new one late.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const UNKNOWN: Duration = Duration::from_secs(3);
+/// Between tries.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// How often, and after which waits, a partition that is not known is asked for again.
 const NEW_PARTITION_TRIES: u32 = 15;
@@ -122,7 +124,9 @@ impl Asker {
                         let failed = |source| Error::Partitions { topic: self.topic.clone(), source };
                         return Err(self.failure(None, source, failed));
                     }
-                    patience *= 2;
+                    // Some failures come at once, again and again.
+                    thread::sleep(AGAIN);
+                    patience = (patience * 2).min(self.timeout);
                     continue;
                 }
             };
@@ -143,7 +147,7 @@ impl Asker {
                     if started.elapsed() >= UNKNOWN {
                         return Err(Error::TopicMissing { brokers: self.brokers.clone(), topic: self.topic.clone() });
                     }
-                    thread::sleep(Duration::from_millis(200));
+                    thread::sleep(AGAIN);
                 }
                 (_, Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
                     let action = format!("describe topic {}", self.topic);
