@@ -1,7 +1,7 @@
 //! Writes tables of every type and of partitions with unusual values, for other engines to read.
 //!
 //! `cargo run -p alluvium-delta --example write_types -- DIRECTORY` makes `DIRECTORY/types`,
-//! `DIRECTORY/partitions` and their dead letters. Row `i` of `types` is a function of `i`, so that
+//! `DIRECTORY/partitions`, `DIRECTORY/grown` and their dead letters. Row `i` of `types` is a function of `i`, so that
 //! a reader can check every value; see the functions below.
 
 #![allow(clippy::print_stdout)]
@@ -238,6 +238,57 @@ fn partition_rows() -> Result<RecordBatch, Box<dyn Error>> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
+/// Two rows before the columns and nested fields grew, and two after; the second file has its
+/// columns in another order.
+fn grown_rows(after: bool) -> Result<RecordBatch, Box<dyn Error>> {
+    let (columns, ids): (&[(&str, &str)], [i64; 2]) = if after {
+        (
+            &[
+                ("new", "string"),
+                ("s", "struct<b:string,a:int>"),
+                ("l", "array<struct<y:int,x:int>>"),
+                ("id", "bigint"),
+            ],
+            [2, 3],
+        )
+    } else {
+        (&[("id", "bigint"), ("s", "struct<a:int>"), ("l", "array<struct<x:int>>")], [0, 1])
+    };
+    let field = |(name, ddl): &(&str, &str)| Ok(Field::new(*name, DataType::parse(ddl)?.to_arrow(), true));
+    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Result<Vec<_>, Box<dyn Error>>>()?));
+    let number = |name: &str| -> ArrayRef {
+        let factor = if name == "y" { 100 } else { 1 };
+        Arc::new(Int32Array::from_iter_values(ids.map(|id| id as i32 * factor)))
+    };
+    let texts =
+        |name: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(ids.map(|id| format!("{name}{id}")))) };
+    let values = |fields: &Fields| -> Result<ArrayRef, ArrowError> {
+        let columns = fields.iter().map(|field| match field.data_type() {
+            ArrowType::Utf8 => texts(field.name()),
+            _ => number(field.name()),
+        });
+        Ok(Arc::new(StructArray::try_new(fields.clone(), columns.collect(), None)?))
+    };
+    let column = |field: &Arc<Field>| -> Result<ArrayRef, ArrowError> {
+        Ok(match field.data_type() {
+            ArrowType::Struct(fields) => values(fields)?,
+            ArrowType::List(element) => match element.data_type() {
+                ArrowType::Struct(fields) => Arc::new(arrow_array::ListArray::try_new(
+                    element.clone(),
+                    arrow_buffer::OffsetBuffer::from_lengths([1, 1]),
+                    values(fields)?,
+                    None,
+                )?),
+                _ => return Err(ArrowError::SchemaError("a list of structs".to_owned())),
+            },
+            ArrowType::Int64 => Arc::new(Int64Array::from(ids.to_vec())),
+            _ => texts(field.name()),
+        })
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(schema.clone(), columns)?)
+}
+
 fn config(directory: &str, table: &str, partition_by: &[&str]) -> Result<DeltaConfig, Box<dyn Error>> {
     Ok(DeltaConfig {
         table: format!("{directory}/{table}"),
@@ -303,5 +354,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sink = DeltaSink::open(config(&directory, "partitions", &partition_by)?).await?;
     write(&sink, &partition_rows()?, 0).await?;
     sink.maintain(alluvium_delta::TableRole::Rows).await?;
+    let sink = DeltaSink::open(config(&directory, "grown", &[])?).await?;
+    write(&sink, &grown_rows(false)?, 0).await?;
+    write(&sink, &grown_rows(true)?, 2).await?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::writer::DataFile;
 use alluvium_core::CommitInfo;
 use alluvium_core::info::COMMIT_INFO_KEY;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,8 +30,9 @@ pub(crate) struct Metadata {
     pub id: String,
     pub format: Format,
     pub schema_string: String,
+    #[serde(default, deserialize_with = "or_default")]
     pub partition_columns: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub configuration: BTreeMap<String, Option<String>>,
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
@@ -40,8 +41,13 @@ pub(crate) struct Metadata {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Format {
     pub provider: String,
-    #[serde(default)]
-    pub options: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub options: BTreeMap<String, Option<String>>,
+}
+
+/// Some writers spell what is empty as null.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl Metadata {

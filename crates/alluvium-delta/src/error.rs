@@ -50,6 +50,8 @@ pub enum Error {
     PartitionColumnMissing { column: String },
     #[error("partition column {column} has the type {found}, which cannot be a partition's")]
     PartitionColumnType { column: String, found: String },
+    #[error("partition column {column} has a value outside the years 1 to 9999")]
+    PartitionValue { column: String },
     #[error("all columns are partition columns: a file would have none")]
     NothingButPartitions,
     #[error("the schema of table {table} is not one")]
@@ -175,6 +177,7 @@ impl Classified for Error {
             | Self::ColumnName { .. }
             | Self::PartitionColumnMissing { .. }
             | Self::PartitionColumnType { .. }
+            | Self::PartitionValue { .. }
             | Self::NothingButPartitions
             | Self::TableSchema { .. }
             | Self::DeadLettersSchema { .. }
@@ -225,6 +228,7 @@ impl Classified for Error {
             Self::PartitionColumns { .. } => "make partition_by the table's own, or write to a new table",
             Self::PartitionColumnMissing { .. } => "add the column to the schema, or take it out of partition_by",
             Self::PartitionColumnType { .. } => "partition by a boolean, integer, decimal, string, date or timestamp",
+            Self::PartitionValue { .. } => "reject such records in a plugin, or partition by another column",
             Self::ColumnName { .. } => "give the column a name without spaces and any of ,;{}()=",
             Self::NothingButPartitions => "take at least one column out of partition_by",
             Self::NotNull { .. } => {

@@ -2,6 +2,7 @@
 //!
 //! Delta keeps a partition's value as text, where the empty string and NULL are the same. As Spark
 //! does, rows with an empty string in a partition column go to NULL's partition; a warning says so.
+//! A date or time that the text form cannot hold is an error, as nothing may be nulled in silence.
 
 use crate::error::Error;
 use alluvium_core::DataType;
@@ -29,6 +30,8 @@ pub(crate) struct Divider {
     /// Where each partition column is in a batch; `None` where rows do not have it.
     columns: Vec<Option<usize>>,
     rows: RowConverter,
+    /// Whether the warning of empty strings was given.
+    warned: bool,
 }
 
 impl Divider {
@@ -45,7 +48,7 @@ impl Divider {
             sort.push(SortField::new(field.data_type().clone()));
         }
         let rows = RowConverter::new(sort).map_err(|source| Error::Divide { source })?;
-        Ok(Self { columns, rows })
+        Ok(Self { columns, rows, warned: false })
     }
 
     /// The rows of `batch`, partition by partition, still with all columns.
@@ -65,17 +68,36 @@ impl Divider {
             }
         }
         let whole = members.len() == 1;
-        let divided = members.into_iter().map(|members| {
-            let first = members.first().copied().unwrap_or_default() as usize;
+        let mut divided = Vec::with_capacity(members.len());
+        for members in members {
+            let key = self.key(batch, members.first().copied().unwrap_or_default() as usize)?;
             let part = if whole { Ok(batch.clone()) } else { take_record_batch(batch, &UInt32Array::from(members)) };
-            Ok((self.key(batch, first), part.map_err(|source| Error::Divide { source })?))
-        });
-        divided.collect()
+            divided.push((key, part.map_err(|source| Error::Divide { source })?));
+        }
+        Ok(divided)
     }
 
-    fn key(&self, batch: &RecordBatch, row: usize) -> Key {
-        let value = |index: &Option<usize>| index.and_then(|index| text(batch.column(index), row));
-        self.columns.iter().map(value).collect()
+    fn key(&mut self, batch: &RecordBatch, row: usize) -> Result<Key, Error> {
+        let mut key = Vec::with_capacity(self.columns.len());
+        for index in &self.columns {
+            let Some(index) = *index else {
+                key.push(None);
+                continue;
+            };
+            let array = batch.column(index);
+            if array.is_null(row) {
+                key.push(None);
+                continue;
+            }
+            let column = || batch.schema_ref().field(index).name().clone();
+            let text = text(array, row).ok_or_else(|| Error::PartitionValue { column: column() })?;
+            if text.is_empty() && !self.warned {
+                tracing::warn!(column = column(), "an empty string in a partition column becomes NULL");
+                self.warned = true;
+            }
+            key.push(Some(text).filter(|text| !text.is_empty()));
+        }
+        Ok(key)
     }
 }
 
@@ -88,12 +110,9 @@ pub(crate) fn is_partition_type(data_type: &ArrowType) -> bool {
     })
 }
 
-/// A value as Delta's log spells it; `None` for NULL and for the empty string.
+/// A value as Delta's log spells it; `None` when it has no such spelling.
 fn text(array: &ArrayRef, row: usize) -> Option<String> {
-    if array.is_null(row) {
-        return None;
-    }
-    let text = match array.data_type() {
+    Some(match array.data_type() {
         ArrowType::Boolean => array.as_boolean().value(row).to_string(),
         ArrowType::Int8 => array.as_primitive::<Int8Type>().value(row).to_string(),
         ArrowType::Int16 => array.as_primitive::<Int16Type>().value(row).to_string(),
@@ -102,15 +121,13 @@ fn text(array: &ArrayRef, row: usize) -> Option<String> {
         ArrowType::Utf8 => array.as_string::<i32>().value(row).to_owned(),
         ArrowType::LargeUtf8 => array.as_string::<i64>().value(row).to_owned(),
         ArrowType::Utf8View => array.as_string_view().value(row).to_owned(),
-        ArrowType::Date32 => date(array.as_primitive::<Date32Type>().value(row)).unwrap_or_default(),
+        ArrowType::Date32 => date(array.as_primitive::<Date32Type>().value(row))?,
         ArrowType::Decimal128(_, scale) => decimal(array.as_primitive::<Decimal128Type>().value(row), *scale),
         ArrowType::Timestamp(_, zone) => {
-            let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
-            timestamp(micros, zone.is_some()).unwrap_or_default()
+            timestamp(array.as_primitive::<TimestampMicrosecondType>().value(row), zone.is_some())?
         }
-        _ => String::new(),
-    };
-    Some(text).filter(|text| !text.is_empty())
+        _ => return None,
+    })
 }
 
 /// `1970-01-31`; `None` outside the years 1 to 9999.

@@ -286,6 +286,18 @@ async fn the_empty_text_goes_to_the_partition_of_null_as_spark_has_it() {
 }
 
 #[tokio::test]
+async fn a_time_that_no_partition_can_be_named_after_is_an_error_and_not_null() {
+    let sink = DeltaSink::open_with_store(memory(), partition_config(&["name"])).await.unwrap();
+    let far: [ArrayRef; 2] =
+        [Arc::new(Date32Array::from(vec![i32::MAX])), Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN]))];
+    for name in far {
+        let batch = batch(vec![("id", Arc::new(Int64Array::from(vec![1]))), ("name", name)]);
+        let mut writer = sink.writer(batch.schema()).unwrap();
+        assert!(matches!(writer.write(&batch), Err(Error::PartitionValue { .. })));
+    }
+}
+
+#[tokio::test]
 async fn partition_columns_are_spelled_for_the_log() {
     let columns = ["flag", "number", "money", "day", "at", "wall"];
     let sink = DeltaSink::open_with_store(memory(), partition_config(&columns)).await.unwrap();
