@@ -282,3 +282,61 @@ async fn a_failing_list_or_read_leaves_the_sink_usable() {
     case.rows.push((7, 0, 2));
     case.check("after failing reads").await;
 }
+
+/// A flush with dead letters and a new column, so that it passes every point.
+fn full_flush(sink: &DeltaSink) -> Flush<DataFile> {
+    let mut flush = wider(sink, (0, 3, 6));
+    flush.dead_letters = vec![letter(0, 6)];
+    flush.info = info(alluvium_core::CommitKind::Rows, &[(0, 3, 7)]);
+    let counts = &mut flush.info.partitions[0].counts;
+    (counts.kept, counts.rows, counts.rejected) = (3, 3, 1);
+    flush
+}
+
+const POINTS: [&str; 8] = [
+    "upload:before",
+    "upload:after",
+    "dead-letters:before",
+    "dead-letters:after",
+    "schema:before",
+    "schema:after",
+    "commit:before",
+    "commit:after",
+];
+
+#[tokio::test]
+async fn a_commit_passes_its_points_in_order() {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let sink = open(&store).await;
+    sink.commit(&mut flush(&sink, &[(0, 0, 3)])).await.unwrap();
+    let passed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = passed.clone();
+    let sink = sink.with_hook(Arc::new(move |point| seen.lock().unwrap().push(point)));
+    assert!(is_committed(&sink.commit(&mut full_flush(&sink)).await.unwrap()));
+    assert_eq!(*passed.lock().unwrap(), POINTS);
+}
+
+#[tokio::test]
+async fn a_process_that_ends_at_any_point_loses_and_doubles_nothing() {
+    for end in POINTS {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let sink = open(&store).await;
+        sink.commit(&mut flush(&sink, &[(0, 0, 3)])).await.unwrap();
+        let sink = sink.with_hook(Arc::new(move |point| assert_ne!(point, end)));
+        let ended = tokio::spawn(async move {
+            let mut flush = full_flush(&sink);
+            sink.commit(&mut flush).await
+        });
+        assert!(ended.await.unwrap_err().is_panic(), "{end}");
+
+        let again = open(&store).await;
+        let position = positions(&again).await[0].1;
+        assert_eq!(position, if end == "commit:after" { 7 } else { 3 }, "{end}");
+        if position == 3 {
+            assert!(is_committed(&again.commit(&mut full_flush(&again)).await.unwrap()), "{end}");
+        }
+        assert_eq!(positions(&again).await, [(0, 7)], "{end}");
+        assert_eq!(offsets(&again).await, once(&[(0, 0, 6)]), "{end}");
+        assert_eq!(letters(&again).await, once(&[(0, 6, 7)]), "{end}");
+    }
+}

@@ -187,7 +187,7 @@ async fn check(watcher: &DeltaSink) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn every_offset_ends_in_one_place(steps in prop::collection::vec(step(), 1..40)) {
