@@ -85,10 +85,20 @@ impl KafkaServer {
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, ServerError> {
         check_java()?;
         let libraries = libraries()?;
+        loop {
+            match Self::try_start(&libraries, settings) {
+                // Somebody else was given the same free port before the broker took it.
+                Err(ServerError::Start { log }) if log.contains("Address already in use") => {}
+                started => return started,
+            }
+        }
+    }
+
+    fn try_start(libraries: &Path, settings: &[(&str, &str)]) -> Result<Self, ServerError> {
         let directory = tempfile::tempdir().map_err(|source| ServerError::Io { what: "making a directory", source })?;
         let ports = free_ports().map_err(|source| ServerError::Io { what: "finding free ports", source })?;
         let brokers = format!("127.0.0.1:{}", ports.0);
-        let server = Self { directory, libraries, brokers, process: Mutex::new(None) };
+        let server = Self { directory, libraries: libraries.to_owned(), brokers, process: Mutex::new(None) };
         let properties = properties(ports, &server.data(), settings);
         fs::write(server.properties_file(), properties)
             .map_err(|source| ServerError::Io { what: "writing server.properties", source })?;

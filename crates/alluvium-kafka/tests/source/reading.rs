@@ -6,7 +6,7 @@ use alluvium_core::{
 };
 use alluvium_kafka::{Error, KafkaSource};
 use std::{collections::BTreeMap, time::Duration};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Long enough for a session to time out and a group to settle.
 pub const LIMIT: Duration = Duration::from_secs(40);
@@ -44,7 +44,8 @@ impl Reading {
 
     /// Takes one event and answers it.
     pub async fn step(&mut self) -> Result<Seen, Error> {
-        Ok(match self.source.next().await? {
+        let event = timeout(LIMIT, self.source.next()).await;
+        Ok(match event.unwrap_or_else(|_| panic!("nothing comes; positions {:?}", self.positions))? {
             Event::Assigned { mut partitions, ack } => {
                 partitions.sort();
                 let position = |p: &Partition| (*p, self.positions.get(p).copied().unwrap_or(0));
