@@ -9,7 +9,10 @@ use std::{
 /// A broker of either kind.
 pub enum Broker {
     Sandbox(Sandbox),
+    /// A real one, that other tests use too.
     Real(&'static KafkaServer),
+    /// A real one for one test.
+    Own(KafkaServer),
 }
 
 impl Broker {
@@ -24,7 +27,19 @@ impl Broker {
     pub fn brokers(&self) -> &str {
         match self {
             Self::Sandbox(sandbox) => sandbox.brokers(),
-            Self::Real(server) => server.brokers(),
+            Self::Real(_) | Self::Own(_) => self.server().brokers(),
+        }
+    }
+
+    pub fn is_real(&self) -> bool {
+        !matches!(self, Self::Sandbox(_))
+    }
+
+    pub fn server(&self) -> &KafkaServer {
+        match self {
+            Self::Sandbox(_) => panic!("a sandbox is no server"),
+            Self::Real(server) => server,
+            Self::Own(server) => server,
         }
     }
 
@@ -39,7 +54,7 @@ impl Broker {
         let topic = format!("topic-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         match self {
             Self::Sandbox(sandbox) => sandbox.create_topic(&topic, partitions).await.unwrap(),
-            Self::Real(server) => server.create_topic(&topic, partitions, settings).await.unwrap(),
+            Self::Real(_) | Self::Own(_) => self.server().create_topic(&topic, partitions, settings).await.unwrap(),
         }
         topic
     }

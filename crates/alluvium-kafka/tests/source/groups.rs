@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 /// The sandbox always waits for members a second less than a session.
 fn hand_over_limit(broker: &Broker) -> Duration {
-    Duration::from_secs(if matches!(broker, Broker::Real(_)) { 4 } else { 8 })
+    Duration::from_secs(if broker.is_real() { 4 } else { 8 })
 }
 
 pub async fn two_members_share_and_hand_over(broker: &Broker) {
@@ -179,7 +179,7 @@ pub async fn nothing_is_left_out_while_members_come_and_go(broker: &Broker) {
     let topic = broker.topic(PARTITIONS).await;
     let settings = [("session.timeout.ms", "2000"), ("heartbeat.interval.ms", "300")];
     // Real brokers take no session of less than six seconds, and need none.
-    let settings = if matches!(broker, Broker::Real(_)) { &settings[1..] } else { &settings[..] };
+    let settings = if broker.is_real() { &settings[1..] } else { &settings[..] };
     let connect = || Reading::new(KafkaSource::connect(broker.config(&topic, settings)).unwrap());
     let producer = broker.producer();
     let written = Arc::new(AtomicBool::new(false));

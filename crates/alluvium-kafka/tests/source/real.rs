@@ -179,13 +179,12 @@ async fn records_that_retention_took_are_missed_with_their_offsets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_is_deleted_is_told() {
     let broker = Broker::real();
-    let Broker::Real(server) = &broker else { unreachable!() };
     let topic = broker.topic(1).await;
     broker.fill(&topic, 0, 0..10).await;
     let settings = [("topic.metadata.refresh.interval.ms", "1000")];
     let mut reading = Reading::new(KafkaSource::connect(broker.config(&topic, &settings)).unwrap());
     reading.until_at(&[(0, 10)]).await;
-    server.delete_topic(&topic).await.unwrap();
+    broker.server().delete_topic(&topic).await.unwrap();
     let limit = Instant::now() + LIMIT;
     let error = loop {
         assert!(Instant::now() < limit);
@@ -239,8 +238,8 @@ async fn another_kind_of_consumer_in_the_group_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_killed_and_comes_back_is_read_on() {
-    let server = Box::leak(Box::new(KafkaServer::start().unwrap()));
-    let broker = Broker::Real(server);
+    let broker = Broker::Own(KafkaServer::start().unwrap());
+    let server = broker.server();
     let topic = broker.topic(2).await;
     broker.fill(&topic, 0, 0..1000).await;
     broker.fill(&topic, 1, 0..1000).await;
@@ -265,14 +264,13 @@ async fn a_broker_that_is_killed_and_comes_back_is_read_on() {
     assert_eq!(reading.offsets(0), (0..1200).collect::<Vec<_>>());
     assert_eq!(reading.offsets(1), (0..1000).collect::<Vec<_>>());
     reading.source.close().await;
-    server.stop();
 }
 
 /// librdkafka tells of a damaged batch, and then goes on behind it as if it had not been there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_behind_damaged_records_is_read() {
-    let server = Box::leak(Box::new(KafkaServer::start().unwrap()));
-    let broker = Broker::Real(server);
+    let broker = Broker::Own(KafkaServer::start().unwrap());
+    let server = broker.server();
     let topic = broker.topic(2).await;
     // Three batches a partition.
     for from in [0, 10, 20] {
@@ -303,11 +301,10 @@ async fn nothing_behind_damaged_records_is_read() {
     assert_eq!(reading.offsets(0), (0..10).collect::<Vec<_>>());
     assert_eq!(reading.offsets(1), (0..30).collect::<Vec<_>>());
     reading.source.close().await;
-    server.stop();
 }
 
 /// A broker with passwords and permissions: `admin` may do everything, `reader` nothing.
-fn guarded_server() -> &'static KafkaServer {
+fn guarded_server() -> KafkaServer {
     let users = "org.apache.kafka.common.security.plain.PlainLoginModule required \
         username=\"admin\" password=\"admin-pw\" user_admin=\"admin-pw\" user_reader=\"reader-pw\";";
     let settings = [
@@ -318,7 +315,7 @@ fn guarded_server() -> &'static KafkaServer {
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin;User:ANONYMOUS"),
     ];
-    Box::leak(Box::new(KafkaServer::start_with(&settings).unwrap()))
+    KafkaServer::start_with(&settings).unwrap()
 }
 
 fn with_password(broker: &Broker, topic: &str, user: &str, password: &str) -> KafkaConfig {
@@ -333,8 +330,7 @@ fn with_password(broker: &Broker, topic: &str, user: &str, password: &str) -> Ka
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_passwords_and_missing_permissions_are_told() {
-    let server = guarded_server();
-    let broker = Broker::Real(server);
+    let broker = Broker::Own(guarded_server());
     let owner = with_password(&broker, "orders", "admin", "admin-pw");
     let mut config = ClientConfig::new();
     config.extend(owner.settings.iter().cloned());
@@ -369,5 +365,4 @@ async fn wrong_passwords_and_missing_permissions_are_told() {
     let mut reading = Reading::new(KafkaSource::connect(owner).unwrap());
     reading.until_at(&[(0, 1)]).await;
     reading.source.close().await;
-    server.stop();
 }

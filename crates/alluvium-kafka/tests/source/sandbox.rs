@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 fn sandbox_of(broker: &Broker) -> &Sandbox {
     match broker {
         Broker::Sandbox(sandbox) => sandbox,
-        Broker::Real(_) => panic!("not a sandbox"),
+        Broker::Real(_) | Broker::Own(_) => panic!("not a sandbox"),
     }
 }
 
