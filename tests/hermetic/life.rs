@@ -271,3 +271,23 @@ async fn a_column_of_json_text_stays_one_after_a_restart() {
     assert_eq!(codes, ["\"A7\"", "7", r#"{"a":[8]}"#]);
     assert_eq!(rows.column_by_name("_rescued").unwrap().null_count(), 3);
 }
+
+/// The table is made before the first record is read, when its partition column can come from a
+/// plugin alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn latest_with_inference_can_divide_the_table_by_a_plugins_column() {
+    let options = Options {
+        source: "start = \"latest\"\ntombstones = \"dead-letter\"".to_owned(),
+        sink: "partition_by = [\"order_date\"]".to_owned(),
+        ..Options::default()
+    };
+    let (_sandbox, mut bench) = workbench(&options).await;
+    bench.produce(3, 0..50, 1_000).await;
+    bench.run("first", &["--until-end"], &[]).done(PATIENCE);
+    bench.produce(3, 50..450, 1_000).await;
+    let summary = bench.run_to_end("second");
+    assert_eq!(summary[0]["read"], 1_200, "{summary:#}");
+    let proof = bench.alluvium("verify", &["verify", "--scan", "--json", "pipeline.toml"], &[]).done(PATIENCE);
+    assert_eq!(proof["scan"]["rows"], summary[0]["rows"], "{proof:#}");
+    assert!(bench.dir().join("pipeline/order_date=2026-03-01").is_dir());
+}

@@ -43,9 +43,10 @@ impl Layout {
         &self.schema
     }
 
-    /// Only the columns that are there whatever the records hold: the rescue column and metadata.
-    pub fn bare_schema(&self) -> SchemaRef {
-        let names = self.metadata.names();
+    /// Only the columns that are there whatever the records hold: the rescue column, metadata, and those
+    /// that divide the table, which cannot be added later.
+    pub fn bare_schema(&self, partition_by: &[String]) -> SchemaRef {
+        let names = [self.metadata.names().as_slice(), partition_by].concat();
         let is_bare = |field: &&Arc<Field>| field.name() == self.plan.rescued() || names.contains(field.name());
         Arc::new(Schema::new(self.schema.fields().iter().filter(is_bare).cloned().collect::<Vec<_>>()))
     }

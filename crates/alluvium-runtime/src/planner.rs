@@ -91,7 +91,7 @@ impl Planner {
     /// was seen, so that the table does not look as if its columns stood.
     pub fn committable(&self) -> SchemaRef {
         let layout = self.layout();
-        if layout.plan().is_settled() { layout.schema().clone() } else { layout.bare_schema() }
+        if layout.plan().is_settled() { layout.schema().clone() } else { layout.bare_schema(&self.base.partition_by) }
     }
 
     /// Adds the new fields of `shape`; the layout that holds them, or the present one where nothing can be added.
