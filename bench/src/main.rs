@@ -9,6 +9,7 @@ use alluvium_kafka::{NewRecord, Producer};
 use alluvium_testkit::kafka_server::KafkaServer;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -16,6 +17,8 @@ use wait4::Wait4;
 
 const TOPIC: &str = "orders";
 const PARTITIONS: u64 = 4;
+/// The contender whose table all later ones must equal.
+const REDACT: usize = 1;
 
 /// Measures alluvium beside a vectorised script.
 #[derive(Parser)]
@@ -35,10 +38,21 @@ struct Arguments {
     /// A Python with bench/peers' packages
     #[arg(long)]
     python: PathBuf,
+    /// A shell command that fills $TOPIC at $BOOTSTRAP with $RECORDS orders, instead of our own
+    #[arg(long)]
+    fill: Option<String>,
+    /// One more contender: NAME=COMMAND, a shell command that reads $TOPIC at $BOOTSTRAP into the table $TABLE
+    #[arg(long = "peer", value_parser = named)]
+    peers: Vec<(String, String)>,
+}
+
+fn named(text: &str) -> Result<(String, String)> {
+    let (name, command) = text.split_once('=').context("not NAME=COMMAND")?;
+    Ok((name.to_owned(), command.to_owned()))
 }
 
 struct Contender {
-    name: &'static str,
+    name: String,
     /// Makes the command that reads the topic into `table` in a directory.
     command: Box<MakeCommand>,
 }
@@ -59,44 +73,75 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let server = KafkaServer::start().context("starting a broker")?;
     let runtime = tokio::runtime::Runtime::new()?;
-    let bytes = runtime.block_on(produce(&server, arguments.records))?;
-    let average = bytes as f64 / arguments.records as f64;
-    println!("topic {TOPIC}: {} records of {average:.0} bytes in {PARTITIONS} partitions", arguments.records);
+    runtime.block_on(fill(&server, &arguments))?;
 
     let contenders = contenders(&arguments, server.brokers())?;
     let mut all: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
+    let mut contents: Vec<Value> = vec![Value::Null; contenders.len()];
     for run in 0..arguments.runs {
-        for (contender, figures) in contenders.iter().zip(&mut all) {
-            let measured =
-                measure(contender, arguments.records).with_context(|| format!("running {}", contender.name))?;
-            println!("run {}  {}", run + 1, line(contender.name, measured));
-            figures.push(measured);
+        for (number, contender) in contenders.iter().enumerate() {
+            let context = || format!("running {}", contender.name);
+            let (measured, holds) = measure(contender, &arguments).with_context(context)?;
+            println!("run {}  {}", run + 1, line(&contender.name, measured));
+            all[number].push(measured);
+            contents[number] = holds;
         }
     }
     println!("\nmedians of {} runs", arguments.runs);
     println!("{:<28} {:>12} {:>14} {:>10} {:>6} {:>8}", "", "records/s", "CPU-s/million", "peak MiB", "files", "MB");
-    let medians: Vec<Figures> = all.iter().map(|figures| median(figures)).collect();
-    for (contender, figures) in contenders.iter().zip(&medians) {
-        println!("{}", line(contender.name, *figures));
+    let mut all_alike = true;
+    for (number, contender) in contenders.iter().enumerate() {
+        println!("{}", line(&contender.name, median(&all[number])));
+        println!("{:<28} {}", "", contents[number]);
+        // The first has no plugin, and so other rows.
+        all_alike &= number < REDACT || contents[number] == contents[REDACT];
     }
-    if let [_, redact, script] = all.as_slice() {
-        let ratios = |of: fn(&Figures) -> f64| {
-            let mut ratios: Vec<f64> = script.iter().zip(redact).map(|(script, ours)| of(script) / of(ours)).collect();
-            ratios.sort_by(f64::total_cmp);
-            ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+    println!();
+    for (number, contender) in contenders.iter().enumerate().skip(REDACT + 1) {
+        let ratio = |of: fn(&Figures) -> f64| {
+            median_of(all[number].iter().zip(&all[REDACT]).map(|(theirs, ours)| of(theirs) / of(ours)))
         };
-        let (cpu, rate) =
-            (ratios(|figures| figures.cpu_per_million), 1.0 / ratios(|figures| figures.records_per_second));
+        let cpu = ratio(|figures| figures.cpu_per_million);
+        let rate = ratio(|figures| 1.0 / figures.records_per_second);
+        let name = &contender.name;
         println!(
-            "\nwith the plugin, beside the script: {cpu:.2} times the records per CPU-second, {rate:.2} times the records/s"
+            "with the plugin, beside {name}: {cpu:.2} times the records per CPU-second, {rate:.2} times the records/s"
         );
+    }
+    if !all_alike {
+        bail!("the contenders' tables differ: they did not do the same job");
     }
     Ok(())
 }
 
-async fn produce(server: &KafkaServer, records: u64) -> Result<u64> {
+async fn fill(server: &KafkaServer, arguments: &Arguments) -> Result<()> {
     server.create_topic(TOPIC, PARTITIONS as i32, &[]).await?;
-    let large = [("linger.ms", "50"), ("batch.size", "1000000"), ("batch.num.messages", "10000")];
+    let records = arguments.records;
+    match &arguments.fill {
+        Some(command) => {
+            let status = shell(command, server.brokers()).env("RECORDS", records.to_string()).status()?;
+            if !status.success() {
+                bail!("{command:?} ended with {status}");
+            }
+        }
+        None => {
+            let average = produce(server, records).await? as f64 / records as f64;
+            println!("topic {TOPIC}: {records} records of {average:.0} bytes in {PARTITIONS} partitions");
+        }
+    }
+    Ok(())
+}
+
+/// A contender's or a producer's command; what it has to say of itself goes to standard error.
+fn shell(command: &str, brokers: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("BOOTSTRAP", brokers).env("TOPIC", TOPIC).stdout(std::io::stderr());
+    shell
+}
+
+async fn produce(server: &KafkaServer, records: u64) -> Result<u64> {
+    let large =
+        [("linger.ms", "50"), ("batch.size", "1000000"), ("batch.num.messages", "10000"), ("compression.type", "lz4")];
     let large = large.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let producer = Producer::connect(server.brokers(), &large)?;
     let mut orders = Orders::new(42, false);
@@ -136,25 +181,40 @@ fn contenders(arguments: &Arguments, brokers: &str) -> Result<Vec<Contender>> {
             Ok(command)
         }
     };
-    let (python, brokers) = (arguments.python.clone(), brokers.to_owned());
+    let (python, at) = (arguments.python.clone(), brokers.to_owned());
     let script = move |dir: &Path| {
         let mut command = Command::new(&python);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/vectorised.py");
-        command.arg(script).args([&brokers, TOPIC]).arg(dir.join("table"));
+        command.arg(script).args([&at, TOPIC]).arg(dir.join("table"));
         Ok(command)
     };
-    Ok(vec![
-        Contender { name: "alluvium, no plugin", command: Box::new(ours(None)) },
-        Contender { name: "alluvium, redact plugin", command: Box::new(ours(Some(arguments.plugin.clone()))) },
-        Contender { name: "vectorised Python, tuned", command: Box::new(script) },
-    ])
+    let mut contenders = vec![
+        Contender { name: "alluvium, no plugin".to_owned(), command: Box::new(ours(None)) },
+        Contender {
+            name: "alluvium, redact plugin".to_owned(),
+            command: Box::new(ours(Some(arguments.plugin.clone()))),
+        },
+        Contender { name: "vectorised Python, tuned".to_owned(), command: Box::new(script) },
+    ];
+    for (name, line) in arguments.peers.clone() {
+        let brokers = brokers.to_owned();
+        let command = move |dir: &Path| {
+            let mut command = shell(&line, &brokers);
+            command.env("TABLE", dir.join("table"));
+            Ok(command)
+        };
+        contenders.push(Contender { name, command: Box::new(command) });
+    }
+    Ok(contenders)
 }
 
-fn measure(contender: &Contender, records: u64) -> Result<Figures> {
+/// One run into a new table, and what the table then holds.
+fn measure(contender: &Contender, arguments: &Arguments) -> Result<(Figures, Value)> {
+    let records = arguments.records;
     let dir = tempfile::tempdir()?;
     let mut command = (contender.command)(dir.path())?;
     let begun = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(std::io::stderr()).spawn()?;
     let used = child.wait4()?;
     let seconds = begun.elapsed().as_secs_f64();
     if !used.status.success() {
@@ -169,21 +229,23 @@ fn measure(contender: &Contender, records: u64) -> Result<Figures> {
             bytes += entry.metadata()?.len();
         }
     }
-    Ok(Figures {
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/check.py");
+    let checked = Command::new(&arguments.python).arg(check).arg(dir.path().join("table")).output()?;
+    if !checked.status.success() {
+        bail!("the table cannot be read: {}", String::from_utf8_lossy(&checked.stderr));
+    }
+    let figures = Figures {
         records_per_second: records as f64 / seconds,
         cpu_per_million: cpu / records as f64 * 1e6,
         peak_mib: used.rusage.maxrss as f64 / f64::from(1 << 20),
         files: f64::from(files),
         megabytes: bytes as f64 / 1e6,
-    })
+    };
+    Ok((figures, serde_json::from_slice(&checked.stdout)?))
 }
 
 fn median(figures: &[Figures]) -> Figures {
-    let of = |field: fn(&Figures) -> f64| {
-        let mut values: Vec<f64> = figures.iter().map(field).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    };
+    let of = |field: fn(&Figures) -> f64| median_of(figures.iter().map(field));
     Figures {
         records_per_second: of(|figures| figures.records_per_second),
         cpu_per_million: of(|figures| figures.cpu_per_million),
@@ -191,6 +253,12 @@ fn median(figures: &[Figures]) -> Figures {
         files: of(|figures| figures.files),
         megabytes: of(|figures| figures.megabytes),
     }
+}
+
+fn median_of(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn line(name: &str, figures: Figures) -> String {

@@ -8,6 +8,14 @@ const DOMAINS: [&str; 4] = ["example.com", "example.org", "mail.example.net", "s
 const CURRENCIES: [&str; 6] = ["EUR", "EUR", "EUR", "USD", "GBP", "SEK"];
 const WORDS: [&str; 12] =
     ["please", "leave", "at", "the", "door", "ring", "twice", "gift", "wrap", "fragile", "express", "weekend"];
+/// What one note in twenty ends with: escapes and text beyond ASCII, as JSON.
+const ENDINGS: [&str; 5] = [
+    "Stra\u{df}e 5, K\u{f6}ln",
+    r#"say \"hello\" to Zo\u00eb"#,
+    r"line one\nline two",
+    r"\u6771\u4eac 100\u20ac",
+    r"back\\slash",
+];
 /// 2026-03-01T00:00:00Z in milliseconds.
 const FIRST: i64 = 1_772_323_200_000;
 /// One record in so many is broken, where they are asked for.
@@ -67,7 +75,10 @@ impl Orders {
             let (units, rest) = (price / 100, price % 100);
             items += &format!(r#"{comma}{{"sku":"SKU-{sku:06}","qty":{quantity},"price":"{units}.{rest:02}"}}"#);
         }
-        let words: Vec<&str> = (0..5 + pick(6)).map(|_| WORDS[pick(WORDS.len())]).collect();
+        let mut words: Vec<&str> = (0..5 + pick(6)).map(|_| WORDS[pick(WORDS.len())]).collect();
+        if pick(20) == 0 {
+            words.push(ENDINGS[pick(ENDINGS.len())]);
+        }
         let currency = CURRENCIES[pick(CURRENCIES.len())];
         let (domain, country) = (DOMAINS[customer as usize % 4], COUNTRIES[customer as usize % 10]);
         let (time, test) = (timestamp(self.milliseconds), is_test(number));
