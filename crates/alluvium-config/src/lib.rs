@@ -106,8 +106,9 @@ pub const MAX_FILE: usize = 1 << 20;
 
 /// Reads a pipeline file. `file_name` is for messages only.
 ///
-/// On failure all faults are told, in the order of the file; faults of TOML's own grammar come
-/// alone, since what follows them cannot be read with certainty.
+/// On failure all faults are told, in the order of the file. A fault of TOML's own grammar comes with
+/// the others when it is one of a single value, and alone when what follows it cannot be read with
+/// certainty.
 pub fn parse(text: &str, file_name: &str) -> Result<Pipeline, Errors> {
     let report = Report::new(text);
     let pipeline = read(text, &report);

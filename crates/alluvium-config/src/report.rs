@@ -4,6 +4,7 @@ use crate::error::MOST;
 use crate::snippet::{Lines, escaped};
 use crate::{Error, ErrorKind, Errors};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// A fault at bytes of the file.
@@ -78,6 +79,16 @@ impl<'t> Report<'t> {
             Some(value) if problems.is_empty() => return Ok(value),
             _ => problems.sort_by_key(|problem| problem.span.start),
         }
+        let lines = &self.lines;
+        let is_syntax = |problem: &&Problem| problem.kind == ErrorKind::Syntax;
+        let broken: HashSet<usize> =
+            problems.iter().filter(is_syntax).map(|problem| lines.line(problem.span.start).start).collect();
+        // What else such a line lacks, or what is missing because of it, is known once it can be read.
+        problems.retain(|problem| match problem.kind {
+            ErrorKind::Syntax => true,
+            ErrorKind::Missing | ErrorKind::Conflict => broken.is_empty(),
+            _ => !broken.contains(&lines.line(problem.span.start).start),
+        });
         let unlisted = problems.len().saturating_sub(MOST);
         problems.truncate(MOST);
         let secrets = self.secrets.into_inner();

@@ -9,8 +9,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The tree; `None` when the text is not TOML. Keys that stand twice are reported, and the tree holds
-/// the first of them.
+/// The tree; `None` when the text is not TOML, unless all that is wrong are single values. Keys that
+/// stand twice are reported, and the tree holds the first of them.
 pub(crate) fn read<'t>(text: &'t str, report: &Report<'t>) -> Option<DeTable<'t>> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let tree = tree.into_inner();
@@ -33,6 +33,7 @@ pub(crate) fn read<'t>(text: &'t str, report: &Report<'t>) -> Option<DeTable<'t>
     let mut faults = faults.iter().map(|error| (error.span().unwrap_or_default(), error.message())).collect::<Vec<_>>();
     faults.sort_by_key(|(span, _)| span.start);
     let mut last_line = None;
+    let mut only_values = true;
     for (span, message) in faults {
         let line = report.lines().line(span.start);
         // What follows the first fault of a line mostly comes from it.
@@ -42,6 +43,8 @@ pub(crate) fn read<'t>(text: &'t str, report: &Report<'t>) -> Option<DeTable<'t>
         // An array or inline table that is not closed swallows the keys after it: all that follows is noise.
         let swallowed = message.starts_with("missing comma between")
             && text.get(line.start..span.start).is_some_and(|before| before.trim().is_empty());
+        let before = text.get(line.start..span.start).unwrap_or_default().trim_start();
+        only_values &= before.contains('=') && !before.starts_with('[') && !swallowed;
         let problem = grammar(message, report, span);
         if swallowed {
             report.add(problem.hint("is the array or inline table before this line closed, with `]` or `}`?"));
@@ -49,7 +52,7 @@ pub(crate) fn read<'t>(text: &'t str, report: &Report<'t>) -> Option<DeTable<'t>
         }
         report.add(problem);
     }
-    None
+    only_values.then_some(tree)
 }
 
 fn is_duplicate(message: &str) -> bool {
@@ -68,6 +71,9 @@ fn grammar(message: &str, report: &Report<'_>, span: Range<usize>) -> Problem {
     let unclosed = matches!(expected, "`\"`" | "`'`" | "'`'" | "`\"\"\"`" | "`\'\'\'`");
     let (found, expected, hint) = match found {
         "string values must be quoted" if marked.trim().is_empty() => ("a value is missing", "", ""),
+        "string values must be quoted" if marked.starts_with(|first: char| first.is_ascii_digit()) => {
+            ("neither a number nor a text in quotes", "", "a text stands in double quotes")
+        }
         "string values must be quoted" => ("a text is not in quotes", "", "put the value in double quotes"),
         "invalid basic string" | "invalid literal string" if unclosed => ("the string is not closed", expected, ""),
         "invalid multi-line basic string" | "invalid multi-line literal string" if unclosed => {
