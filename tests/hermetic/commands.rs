@@ -51,6 +51,35 @@ fn a_file_full_of_mistakes_is_told_all_of_them() {
 }
 
 #[test]
+fn every_plugin_that_cannot_be_had_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    example(dir.path());
+    let text = std::fs::read_to_string(dir.path().join("orders.toml")).unwrap();
+    std::fs::write(dir.path().join("text.wasm"), "not a component").unwrap();
+    let more = "\n[[transform]]\nplugin = \"./absent.wasm\"\n[[transform]]\nplugin = \"./text.wasm\"\n";
+    std::fs::write(dir.path().join("orders.toml"), text + more).unwrap();
+    let mut check = Process::start(dir.path(), "check", &["check", "orders.toml"], &[]);
+    assert_eq!(check.wait(PATIENCE).code(), Some(2), "{}", check.err());
+    for told in ["absent.wasm cannot be read", "text"] {
+        assert!(check.err().contains(told), "{told} is not in\n{}", check.err());
+    }
+    assert_eq!(check.err().matches("error: ").count(), 3, "two plugins and the sum:\n{}", check.err());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_hide_the_tests_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    example(dir.path());
+    std::fs::write(dir.path().join("bad.toml"), "version = 1\n").unwrap();
+    let mut test = Process::start(dir.path(), "test", &["test", "--json", "bad.toml", "orders.toml"], &[]);
+    assert_eq!(test.wait(PATIENCE).code(), Some(2), "{}", test.err());
+    let told: serde_json::Value = serde_json::from_str(&test.out()).unwrap();
+    assert_eq!((&told[0]["file"], &told[0]["ok"]), (&"bad.toml".into(), &false.into()));
+    assert!(told[0]["error"].as_str().unwrap().contains("bad.toml:1:"), "{told:#}");
+    assert_eq!((&told[1]["file"], &told[1]["ok"]), (&"orders.toml".into(), &true.into()), "{told:#}");
+}
+
+#[test]
 fn try_tells_of_rows_and_rejects() {
     let dir = tempfile::tempdir().unwrap();
     example(dir.path());

@@ -1,11 +1,11 @@
 //! From files to what a pipeline is made of.
 
 use crate::failure::Failure;
-use alluvium_config::{Pipeline, PluginSource, Setting};
+use alluvium_config::{Pipeline, PluginSource, Setting, Transform};
 use alluvium_delta::{DeltaConfig, DeltaSink};
 use alluvium_kafka::KafkaConfig;
 use alluvium_runtime::Plugins;
-use alluvium_wasm::{Host, HostConfig, Kind, Limits};
+use alluvium_wasm::{ColumnPlugin, Host, HostConfig, Kind, Limits, RecordPlugin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,43 +30,67 @@ pub fn host() -> Result<Arc<Host>, Failure> {
     Host::new(HostConfig::default()).map_err(|error| Failure::classified(&error))
 }
 
-/// Reads a pipeline file, and admits and configures its plugins.
+/// Reads a pipeline file, and admits and configures its plugins; what speaks against any of them is
+/// told at once.
 pub fn load(file: &Path, host: &Arc<Host>) -> Result<Loaded, Failure> {
     let pipeline = pipeline(file)?;
-    let (mut records, mut columns) = (Vec::new(), Vec::new());
+    let (mut records, mut columns, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for transform in &pipeline.transforms {
-        let (line, column) = transform.at;
-        let here = format!("{}:{line}:{column}", file.display());
-        let PluginSource::File(path) = &transform.plugin else {
-            return Err(Failure::input(format!("{here}: plugins are given as files")));
-        };
-        let path = beside(file, path);
-        let component = std::fs::read(&path)
-            .map_err(|error| Failure::input(format!("{here}: plugin {} cannot be read: {error}", path.display())))?;
-        let name =
-            path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
-        let limits = limits(&pipeline);
-        let plugin =
-            host.admit(&name, &component, &limits).map_err(|error| Failure::classified(&error).context(&here))?;
-        match plugin.kind() {
-            Kind::Record if !columns.is_empty() => {
-                return Err(Failure::input(format!(
-                    "{here}: {name} is a record plugin, but stands after a column plugin"
-                ))
-                .with_hint("records pass record plugins before they are decoded: move it up"));
-            }
-            Kind::Record => {
-                let configured = plugin.configure_record(&transform.with);
-                records.push(Arc::new(configured.map_err(|error| Failure::classified(&error).context(&here))?));
-            }
-            Kind::Column => {
-                let configured = plugin.configure_column(&transform.with);
-                columns.push(Arc::new(configured.map_err(|error| Failure::classified(&error).context(&here))?));
-            }
+        let after_column = !columns.is_empty();
+        match plugin(file, &pipeline, transform, host, after_column) {
+            Ok(Configured::Record(plugin)) => records.push(Arc::new(plugin)),
+            Ok(Configured::Column(plugin)) => columns.push(Arc::new(plugin)),
+            Err(failure) => failures.push(failure),
         }
+    }
+    if failures.len() > 1 {
+        let all: Vec<String> = failures.iter().map(Failure::to_string).collect();
+        return Err(Failure::input(all.join("\n")));
+    }
+    if let Some(failure) = failures.pop() {
+        return Err(failure);
     }
     let plugins = Plugins::new(records, columns);
     Ok(Loaded { file: file.to_owned(), pipeline: Arc::new(pipeline), plugins })
+}
+
+enum Configured {
+    Record(RecordPlugin),
+    Column(ColumnPlugin),
+}
+
+fn plugin(
+    file: &Path,
+    pipeline: &Pipeline,
+    transform: &Transform,
+    host: &Arc<Host>,
+    after_column: bool,
+) -> Result<Configured, Failure> {
+    let (line, column) = transform.at;
+    let here = format!("{}:{line}:{column}", file.display());
+    let PluginSource::File(path) = &transform.plugin else {
+        return Err(Failure::input(format!("{here}: plugins are given as files")));
+    };
+    let path = beside(file, path);
+    let component = std::fs::read(&path)
+        .map_err(|error| Failure::input(format!("{here}: plugin {} cannot be read: {error}", path.display())))?;
+    let name = path.file_stem().map_or_else(|| path.display().to_string(), |stem| stem.to_string_lossy().into_owned());
+    let plugin =
+        host.admit(&name, &component, &limits(pipeline)).map_err(|error| Failure::classified(&error).context(&here))?;
+    match plugin.kind() {
+        Kind::Record if after_column => {
+            Err(Failure::input(format!("{here}: {name} is a record plugin, but stands after a column plugin"))
+                .with_hint("records pass record plugins before they are decoded: move it up"))
+        }
+        Kind::Record => plugin
+            .configure_record(&transform.with)
+            .map(Configured::Record)
+            .map_err(|error| Failure::classified(&error).context(&here)),
+        Kind::Column => plugin
+            .configure_column(&transform.with)
+            .map(Configured::Column)
+            .map_err(|error| Failure::classified(&error).context(&here)),
+    }
 }
 
 fn limits(pipeline: &Pipeline) -> Limits {

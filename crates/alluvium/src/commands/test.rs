@@ -1,6 +1,6 @@
 //! `alluvium test`
 
-use crate::failure::Failure;
+use crate::failure::{Failure, WRONG_INPUT};
 use crate::load::Loaded;
 use crate::local::{Local, chunk};
 use crate::{cli, load, output, rows};
@@ -8,30 +8,34 @@ use alluvium_config::{Expect, Test};
 use alluvium_core::seam::TableState;
 use serde::Serialize;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Serialize)]
 struct Tested {
     file: PathBuf,
-    test: String,
+    /// `None` stands for a file whose tests cannot be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<String>,
     ok: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     differences: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 pub fn test(arguments: &cli::Test) -> Result<(), Failure> {
     let host = load::host()?;
     let mut tested = Vec::new();
+    let mut exit_code = 0;
     for file in &arguments.files {
-        let loaded = load::load(file, &host)?;
-        for test in &loaded.pipeline.tests {
-            let differences = run_test(&loaded, test)?;
-            tested.push(Tested {
-                file: file.clone(),
-                test: test.name.clone(),
-                ok: differences.is_empty(),
-                differences,
-            });
+        if let Err(failure) = test_file(file, &host, &mut tested) {
+            if !arguments.json {
+                output::failure(&failure);
+            }
+            exit_code = exit_code.max(failure.exit_code());
+            let error = Some(failure.to_string());
+            tested.push(Tested { file: file.clone(), test: None, ok: false, differences: Vec::new(), error });
         }
     }
     if arguments.json {
@@ -39,19 +43,36 @@ pub fn test(arguments: &cli::Test) -> Result<(), Failure> {
     } else {
         tested.iter().for_each(print);
     }
-    let failed = tested.iter().filter(|tested| !tested.ok).count();
     if tested.is_empty() {
         output::note("there are no [[test]] tables in these files");
     }
-    match failed {
-        0 => Ok(()),
-        failed => Err(Failure::new(format!("{failed} of {} tests failed", tested.len()))),
+    let failed = tested.iter().filter(|tested| !tested.ok).count();
+    let unread = tested.iter().filter(|tested| tested.error.is_some()).count();
+    match (failed, unread) {
+        (0, _) => Ok(()),
+        (failed, 0) => Err(Failure::new(format!("{failed} of {} tests failed", tested.len()))),
+        (_, unread) => {
+            let failure =
+                Failure::new(format!("the tests of {unread} of {} files could not be run", arguments.files.len()));
+            Err(if exit_code == WRONG_INPUT { failure.into_input() } else { failure })
+        }
     }
 }
 
+fn test_file(file: &Path, host: &Arc<alluvium_wasm::Host>, tested: &mut Vec<Tested>) -> Result<(), Failure> {
+    let loaded = load::load(file, host)?;
+    for test in &loaded.pipeline.tests {
+        let differences = run_test(&loaded, test)?;
+        let (ok, test) = (differences.is_empty(), Some(test.name.clone()));
+        tested.push(Tested { file: file.to_owned(), test, ok, differences, error: None });
+    }
+    Ok(())
+}
+
 fn print(tested: &Tested) {
+    let Some(test) = &tested.test else { return };
     let verdict = if tested.ok { "ok" } else { "FAILED" };
-    output::line(format!("{}: {} ... {verdict}", tested.file.display(), tested.test));
+    output::line(format!("{}: {test} ... {verdict}", tested.file.display()));
     tested.differences.iter().for_each(|difference| output::line(format!("    {difference}")));
 }
 
