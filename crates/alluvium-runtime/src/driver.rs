@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::planner::Planner;
 use crate::stages::{Plugins, Stages};
 use crate::stats::Stats;
-use crate::worker::{Job, Worker};
+use crate::worker::{Job, QUEUE, Worker};
 use alluvium_config::Pipeline;
 use alluvium_core::seam::{Ack, Event, Outcome, Source, Table, TableState};
 use alluvium_core::{Chunk, CommitInfo, CommitKind, Fault, Partition, PartitionProgress};
 use alluvium_schema::Shape;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -41,8 +41,27 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct RunOptions {
     /// Stop at the end of the topic as it is at the start.
     pub until_end: bool,
-    /// Worker threads.
     pub workers: usize,
+    pub compute: Compute,
+}
+
+/// Where records are worked on.
+#[derive(Clone)]
+pub enum Compute {
+    /// On threads of their own: computing never holds up the runtime.
+    Threads,
+    /// As tasks of the runtime, each job after a pause of this length: under a paused clock and one
+    /// thread, the order of all that happens is then decided by the pauses alone.
+    Inline(Arc<dyn Fn() -> Duration + Send + Sync>),
+}
+
+impl std::fmt::Debug for Compute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Threads => "Threads",
+            Self::Inline(_) => "Inline",
+        })
+    }
 }
 
 /// A pipeline to be run.
@@ -87,19 +106,23 @@ pub struct Driver<S: Source, T: Table> {
     workers: Vec<Worker<T::File>>,
     faults: mpsc::UnboundedReceiver<Error>,
     assigned: BTreeMap<Partition, Assigned>,
-    /// Chunks waiting for their worker.
-    waiting: VecDeque<(Chunk, Charge)>,
+    /// Places for chunks that wait for their workers: reading goes on while there is one.
+    places: Arc<Semaphore>,
     /// Chunks of the first batch, held until the columns are inferred.
     sample: Sample,
     unflushed: Unflushed,
     /// Whether the next flush is the first after an assignment: it comes early.
     early: bool,
     under_way: Option<JoinHandle<Result<Flushed, Error>>>,
+    /// Whether all work was dropped, and reading waits for the flush under way to go on from the table.
+    resetting: bool,
     leaving: Option<Leaving>,
     paused: bool,
     /// With `until_end`: where each partition ended at the start.
     ends: BTreeMap<Partition, i64>,
     lows: BTreeMap<Partition, i64>,
+    /// Whether the source has told of anything yet: its topic can be reached.
+    reached: bool,
     /// Errors of the source since the last chunk.
     troubles: u32,
     next_look: Instant,
@@ -130,15 +153,18 @@ struct Unflushed {
     since: Option<Instant>,
     /// Since when the first of it was held back as a sample.
     held: Option<Instant>,
+    /// Records of the flush under way.
+    under_way: u64,
 }
 
 /// Why nothing more is read: what was read is committed first, if that can be done in time.
 enum Leaving {
     Revoked { partitions: Vec<Partition>, ack: Ack<()>, until: Instant },
-    Shutdown { until: Instant },
+    Shutdown,
 }
 
 /// A flush whose outcome is known; `None` when there was nothing to commit.
+#[derive(Default)]
 struct Flushed {
     outcome: Option<Outcome>,
     /// Whether the rows in the table are this process's: another may have committed the same spans.
@@ -149,7 +175,7 @@ struct Flushed {
 /// All that can happen.
 enum Turn {
     Event(Event),
-    Room(usize),
+    Room,
     Trouble(Error),
     Flushed(Flushed),
     Asked(Shutdown),
@@ -171,7 +197,8 @@ impl<S: Source, T: Table> Driver<S, T> {
         let (budget, open) = (limit(pipeline.flush.memory), limit(pipeline.flush.size));
         let (report, faults) = mpsc::unbounded_channel();
         let mut workers = Vec::new();
-        for number in 0..options.workers.max(1) {
+        let count = options.workers.max(1);
+        for number in 0..count {
             let stages = Stages::new(
                 plugins.clone(),
                 planner.clone(),
@@ -181,7 +208,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             );
             let name = format!("{}-{number}", pipeline.id.name());
             let budgets = [budget.clone(), open.clone()];
-            workers.push(Worker::start(&name, table.clone(), stages, budgets, report.clone())?);
+            workers.push(Worker::start(&name, &options.compute, table.clone(), stages, budgets, report.clone())?);
         }
         Ok(Self {
             pipeline,
@@ -197,23 +224,38 @@ impl<S: Source, T: Table> Driver<S, T> {
             workers,
             faults,
             assigned: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            places: Arc::new(Semaphore::new(QUEUE * count)),
             sample: Sample::default(),
             unflushed: Unflushed::default(),
             early: true,
             under_way: None,
+            resetting: false,
             leaving: None,
             paused: false,
             ends: BTreeMap::new(),
             lows: BTreeMap::new(),
+            reached: false,
             troubles: 0,
             next_look: Instant::now(),
         })
     }
 
     /// Runs until the end (`until_end`), a shutdown, or an error that trying again cannot mend.
-    pub async fn run(mut self, mut shutdown: watch::Receiver<Shutdown>) -> Result<(), Error> {
-        let done = self.turns(&mut shutdown).await;
+    pub async fn run(mut self, shutdown: watch::Receiver<Shutdown>) -> Result<(), Error> {
+        let patience = patience(shutdown.clone(), self.pipeline.flush.grace);
+        // Whatever is being waited for, a shutdown ends it: dropped work is read again next time.
+        let done = tokio::select! {
+            biased;
+            done = self.turns(shutdown) => Ok(done),
+            asked = patience => Err(asked),
+        };
+        let done = match done {
+            Ok(done) => done,
+            Err(Shutdown::Flush) if !self.is_idle() => {
+                Err(Error::GraceOver { records: self.unflushed.records + self.unflushed.under_way })
+            }
+            Err(_) => Ok(()),
+        };
         if let Some(Leaving::Revoked { ack, .. }) = self.leaving.take() {
             ack.send(());
         }
@@ -221,7 +263,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         done
     }
 
-    async fn turns(&mut self, shutdown: &mut watch::Receiver<Shutdown>) -> Result<(), Error> {
+    async fn turns(&mut self, mut shutdown: watch::Receiver<Shutdown>) -> Result<(), Error> {
         if self.options.until_end {
             self.find_ends().await?;
         }
@@ -230,16 +272,16 @@ impl<S: Source, T: Table> Driver<S, T> {
                 self.learn().await?;
             }
             if self.is_flush_due() {
-                self.start_flush().await;
+                self.start_flush();
             }
             if self.is_over().await? {
                 return Ok(());
             }
-            match self.turn(shutdown).await? {
+            match self.turn(&mut shutdown).await? {
                 Turn::Event(Event::Chunk(chunk)) => self.chunk(chunk)?,
                 Turn::Event(Event::Assigned { partitions, ack }) => self.assign(&partitions, ack).await?,
                 Turn::Event(Event::Revoked { partitions, lost, ack }) => self.revoke(partitions, lost, ack).await?,
-                Turn::Room(worker) => self.dispatch(worker),
+                Turn::Room => {}
                 Turn::Trouble(error) => self.trouble(error).await?,
                 Turn::Flushed(flushed) => self.settle(flushed).await?,
                 Turn::Asked(Shutdown::No) => {}
@@ -253,18 +295,10 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// Waits for the next thing to happen.
     async fn turn(&mut self, shutdown: &mut watch::Receiver<Shutdown>) -> Result<Turn, Error> {
         let done = self.options.until_end && !self.assigned.is_empty() && self.is_at_ends();
+        let has_room = self.places.available_permits() > 0;
         // A rebalance can still come when all is read.
-        let reading = self.waiting.is_empty() && self.leaving.is_none() && (done || !self.budget.is_spent());
-        let target = self.waiting.front().and_then(|(chunk, _)| self.assigned.get(&chunk.partition()));
-        let target = target.map(|assigned| assigned.worker);
-        let jobs = target.and_then(|worker| self.workers.get(worker).map(|found| (worker, found.jobs.clone())));
-        let room = async {
-            match jobs {
-                // The permit is dropped at once: only this loop sends, so the room stays.
-                Some((worker, jobs)) => jobs.reserve().await.map(|_permit| worker),
-                None => std::future::pending().await,
-            }
-        };
+        let wanted = self.leaving.is_none() && !self.resetting && (done || !self.budget.is_spent());
+        let reading = wanted && has_room;
         let under_way = &mut self.under_way;
         let flushed = async {
             match under_way {
@@ -286,15 +320,22 @@ impl<S: Source, T: Table> Driver<S, T> {
             done = flushed => {
                 self.under_way = None;
                 match done {
-                    Ok(flushed) => Ok(Turn::Flushed(flushed?)),
+                    Ok(Ok(flushed)) => Ok(Turn::Flushed(flushed)),
+                    // Its work was dropped; what became of it is in the table.
+                    Ok(Err(_)) if self.resetting => Ok(Turn::Flushed(Flushed::default())),
+                    Ok(Err(error)) => Err(error),
                     Err(join) => Err(Error::Worker { message: join.to_string() }),
                 }
             }
-            Ok(worker) = room => Ok(Turn::Room(worker)),
             event = self.source.next(), if reading => match event {
-                Ok(event) => Ok(Turn::Event(event)),
+                Ok(event) => {
+                    self.reached = true;
+                    Ok(Turn::Event(event))
+                }
                 Err(error) => Ok(Turn::Trouble(Error::Source(Fault::new(error)))),
             },
+            // Only this loop takes places: what is free stays free.
+            Ok(_place) = self.places.acquire(), if wanted && !has_room => Ok(Turn::Room),
             () = tokio::time::sleep(TICK) => Ok(Turn::Tick),
         }
     }
@@ -330,9 +371,20 @@ impl<S: Source, T: Table> Driver<S, T> {
             self.sample.since.get_or_insert_with(Instant::now);
             self.sample.chunks.push((chunk, charge));
         } else {
-            self.waiting.push_back((chunk, charge));
+            self.hand_out(chunk, charge);
         }
         Ok(())
+    }
+
+    fn hand_out(&mut self, chunk: Chunk, charge: Charge) {
+        let assigned = self.assigned.get(&chunk.partition());
+        let Some(worker) = assigned.and_then(|assigned| self.workers.get(assigned.worker)) else { return };
+        self.unflushed.records += chunk.records().len() as u64;
+        let held = self.unflushed.held.take();
+        self.unflushed.since.get_or_insert_with(|| held.unwrap_or_else(Instant::now));
+        // Chunks that waited as a sample are more than there are places.
+        let place = self.places.clone().try_acquire_owned().ok();
+        worker.send(Job::Chunk(chunk, charge, place));
     }
 
     /// How long read records may wait for a flush. After an assignment there is often a backlog, and
@@ -359,39 +411,25 @@ impl<S: Source, T: Table> Driver<S, T> {
         let (pipeline, plugins) = (&self.pipeline, self.plugins.clone());
         let tombstones = pipeline.source.tombstones;
         let mut stages = Stages::new(plugins, planner.clone(), tombstones, &pipeline.limits, self.hook.clone());
-        let learn = tokio::task::spawn_blocking(move || {
+        let learn = move || {
             let mut shape = Shape::default();
             chunks.iter().try_for_each(|(chunk, _)| stages.observe(chunk, &mut shape))?;
             planner.learn(&shape)?;
             Ok::<_, Error>(chunks)
-        });
-        match learn.await {
-            Ok(chunks) => self.waiting.extend(chunks?),
-            Err(join) => return Err(Error::Worker { message: join.to_string() }),
-        }
+        };
+        let chunks = match self.options.compute {
+            Compute::Threads => tokio::task::spawn_blocking(learn).await,
+            Compute::Inline(_) => Ok(learn()),
+        };
+        let chunks = chunks.map_err(|join| Error::Worker { message: join.to_string() })??;
+        chunks.into_iter().for_each(|(chunk, charge)| self.hand_out(chunk, charge));
         Ok(())
-    }
-
-    fn dispatch(&mut self, worker: usize) {
-        let Some((chunk, charge)) = self.waiting.pop_front() else { return };
-        let records = chunk.records().len() as u64;
-        let Some(jobs) = self.workers.get(worker).map(|worker| &worker.jobs) else { return };
-        match jobs.try_send(Job::Chunk(chunk, charge)) {
-            Ok(()) => {
-                self.unflushed.records += records;
-                let held = self.unflushed.held.take();
-                self.unflushed.since.get_or_insert_with(|| held.unwrap_or_else(Instant::now));
-            }
-            Err(mpsc::error::TrySendError::Full(Job::Chunk(chunk, charge))) => self.waiting.push_front((chunk, charge)),
-            // The worker's own error is in `faults`.
-            Err(_) => {}
-        }
     }
 
     /// Whether everything read is committed.
     fn is_idle(&self) -> bool {
         self.under_way.is_none()
-            && self.waiting.is_empty()
+            && !self.resetting
             && self.sample.chunks.is_empty()
             && self.unflushed.since.is_none()
     }
@@ -411,11 +449,7 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     async fn is_over(&mut self) -> Result<bool, Error> {
         match &self.leaving {
-            Some(Leaving::Shutdown { .. }) if self.is_idle() => Ok(true),
-            Some(Leaving::Shutdown { until }) if Instant::now() >= *until => {
-                Err(Error::GraceOver { records: self.unflushed.records })
-            }
-            Some(Leaving::Shutdown { .. }) => Ok(false),
+            Some(Leaving::Shutdown) => Ok(self.is_idle()),
             Some(Leaving::Revoked { until, .. }) => {
                 let expired = Instant::now() >= *until;
                 if self.is_idle() || expired {
@@ -429,8 +463,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     fn leave_for_shutdown(&mut self) {
-        let until = Instant::now() + self.pipeline.flush.grace;
-        if let Some(Leaving::Revoked { ack, .. }) = self.leaving.replace(Leaving::Shutdown { until }) {
+        if let Some(Leaving::Revoked { ack, .. }) = self.leaving.replace(Leaving::Shutdown) {
             ack.send(());
         }
     }
@@ -457,6 +490,31 @@ impl<S: Source, T: Table> Driver<S, T> {
             partitions: Vec::new(),
             plugins: self.plugins.references(),
             plan: None,
+        }
+    }
+}
+
+/// Waits until no more time is to be given to a shutdown: none for one at once, the grace time for one
+/// that flushes. Tells which of the two was asked for.
+async fn patience(mut asked: watch::Receiver<Shutdown>, grace: Duration) -> Shutdown {
+    let mut until = None;
+    loop {
+        let now = *asked.borrow_and_update();
+        match now {
+            Shutdown::No => {}
+            Shutdown::Flush => drop(until.get_or_insert_with(|| Instant::now() + grace)),
+            Shutdown::Now => return now,
+        }
+        let grace_over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            changed = asked.changed() => if changed.is_err() { return Shutdown::Now },
+            () = grace_over => return now,
         }
     }
 }

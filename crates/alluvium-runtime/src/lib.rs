@@ -2,7 +2,7 @@
 //!
 //! - [`stages`]: a chunk's way from bytes to rows, on one thread.
 //! - [`planner`]: the mapping plan that all workers of a pipeline share, and how it grows.
-//! - [`worker`]: a thread that owns chunks from bytes to encoded files.
+//! - [`worker`]: owns chunks from bytes to encoded files.
 //! - [`driver`]: the loop; read this first.
 //!
 //! Invariants: a record's span never leaves its chunk; nothing is committed but through
@@ -19,7 +19,7 @@ pub mod stages;
 pub mod stats;
 pub mod worker;
 
-pub use driver::{Driver, PipelineRun, RunOptions, Shutdown};
+pub use driver::{Compute, Driver, PipelineRun, RunOptions, Shutdown};
 pub use error::Error;
 pub use planner::Planner;
 pub use stages::{Plugins, Processed, Stages};

@@ -1,6 +1,7 @@
-//! A thread that owns chunks from bytes to encoded files.
+//! A worker owns chunks from bytes to encoded files, on a thread of its own.
 
 use crate::budget::{Budget, Charge};
+use crate::driver::Compute;
 use crate::error::Error;
 use crate::stages::Stages;
 use alluvium_core::seam::{RowWriter, Table};
@@ -8,14 +9,16 @@ use alluvium_core::{Chunk, Counts, DeadLetter, Fault, Partition, Span};
 use arrow_schema::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// Chunks that may wait for one worker: enough to keep it busy, few enough to answer a flush soon.
-const QUEUE: usize = 4;
+/// Chunks that may wait for each worker, on average: enough to keep it busy, few enough to answer a
+/// flush soon.
+pub(crate) const QUEUE: usize = 4;
 
 #[expect(clippy::large_enum_variant, reason = "almost every job is a chunk: boxing it would gain nothing")]
 pub(crate) enum Job<F> {
-    Chunk(Chunk, Charge),
+    /// With its place among the chunks that may wait, if it has one.
+    Chunk(Chunk, Charge, Option<OwnedSemaphorePermit>),
     /// Hand over all that was made since the last one.
     Flush(oneshot::Sender<Result<Share<F>, Error>>),
     /// Drop all that was made since the last flush.
@@ -48,42 +51,50 @@ impl<F> Default for Share<F> {
     }
 }
 
-/// The driver's end of a worker.
+/// The driver's end of a worker. Nothing waits here: the driver bounds the chunks that it hands out.
 pub(crate) struct Worker<F> {
-    pub jobs: mpsc::Sender<Job<F>>,
+    jobs: mpsc::UnboundedSender<Job<F>>,
 }
 
 impl<F: Send + 'static> Worker<F> {
-    /// Starts a worker's thread, which charges what it holds to the budgets of all bytes and of open
-    /// files. Its first error goes to `faults`, after which it does nothing more.
+    /// Starts a worker, which charges what it holds to the budgets of all bytes and of open files. Its
+    /// first error goes to `faults`, after which it does nothing more.
     pub fn start<T: Table<File = F>>(
         name: &str,
+        compute: &Compute,
         table: Arc<T>,
         stages: Stages,
         [budget, open]: [Budget; 2],
         faults: mpsc::UnboundedSender<Error>,
     ) -> Result<Self, Error> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
+        let (jobs, mut queue) = mpsc::unbounded_channel();
         let charges = [budget.charge(0), open.charge(0)];
-        let state = State { table, stages, charges, budget, writer: None, share: Share::default() };
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        thread.spawn(move || work(state, queue, &faults)).map_err(Error::Thread)?;
+        let mut state = State { table, stages, charges, budget, writer: None, share: Share::default() };
+        // The driver is gone when nobody listens.
+        let tell = move |error| drop(faults.send(error));
+        match compute {
+            Compute::Threads => {
+                let work = move || while queue.blocking_recv().is_some_and(|job| state.work(job, &tell)) {};
+                std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Thread)?;
+            }
+            Compute::Inline(pace) => {
+                let pace = pace.clone();
+                tokio::spawn(async move {
+                    while let Some(job) = queue.recv().await {
+                        tokio::time::sleep(pace()).await;
+                        if !state.work(job, &tell) {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
         Ok(Self { jobs })
     }
-}
 
-fn work<T: Table>(mut state: State<T>, mut queue: mpsc::Receiver<Job<T::File>>, faults: &mpsc::UnboundedSender<Error>) {
-    while let Some(job) = queue.blocking_recv() {
-        // A fault of ours must end this pipeline with an error, not the process.
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.job(job)));
-        let error = match done {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => error,
-            Err(panic) => Error::Worker { message: panic_message(panic.as_ref()) },
-        };
-        // The driver is gone when nobody listens.
-        let _gone = faults.send(error).is_err();
-        return;
+    /// Puts a job behind those before. A worker that has ended told why through its `faults`.
+    pub fn send(&self, job: Job<F>) {
+        drop(self.jobs.send(job));
     }
 }
 
@@ -103,11 +114,24 @@ struct State<T: Table> {
 }
 
 impl<T: Table> State<T> {
+    /// Does a job; false after an error, which is told. A fault of ours must end this pipeline with an
+    /// error, not the process.
+    fn work(&mut self, job: Job<T::File>, tell: &impl Fn(Error)) -> bool {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.job(job)));
+        let error = match done {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error,
+            Err(panic) => Error::Worker { message: panic_message(panic.as_ref()) },
+        };
+        tell(error);
+        false
+    }
+
     fn job(&mut self, job: Job<T::File>) -> Result<(), Error> {
         match job {
-            Job::Chunk(chunk, charge) => {
+            Job::Chunk(chunk, charge, place) => {
                 let done = self.chunk(&chunk);
-                drop(charge);
+                drop((charge, place));
                 done
             }
             Job::Flush(answer) => {

@@ -8,11 +8,11 @@ use alluvium_config::LostData;
 use alluvium_core::position::{PositionError, Resume, StartPolicy, Watermarks, resume};
 use alluvium_core::seam::{Ack, Flush, Source, Table, TableState};
 use alluvium_core::{
-    Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span,
+    Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, PipelineId, Span,
 };
 use std::time::Duration;
 
-/// How often the table's state is asked for before giving up, with waits that double.
+/// How often the table or the broker is asked before giving up, with waits that double.
 const TRIES: u32 = 8;
 /// How many errors of the source in a row `until_end` waits out; one comes every half minute.
 const TROUBLES: u32 = 10;
@@ -57,19 +57,21 @@ impl<S: Source, T: Table> Driver<S, T> {
         if expired { self.reset().await } else { Ok(()) }
     }
 
-    /// Drops all that is not committed and reads on from the table's positions.
+    /// Drops all that is not committed, and reads on from the table's positions as soon as a flush under
+    /// way is settled: its outcome is in the table, whatever it is.
     pub(super) async fn reset(&mut self) -> Result<(), Error> {
-        // Its outcome is in the table, whatever it is.
-        if let Some(task) = self.under_way.take() {
-            let _outcome = task.await;
-        }
         for worker in &self.workers {
-            // A worker that has ended told why through `faults`.
-            let _ended = worker.jobs.send(Job::Reset).await.is_err();
+            worker.send(Job::Reset);
         }
-        self.waiting.clear();
         self.sample = Sample::default();
-        self.unflushed = Unflushed::default();
+        self.unflushed = Unflushed { under_way: self.unflushed.under_way, ..Unflushed::default() };
+        self.resetting = true;
+        if self.under_way.is_none() { self.restart().await } else { Ok(()) }
+    }
+
+    /// Reads on from the table's positions.
+    pub(super) async fn restart(&mut self) -> Result<(), Error> {
+        self.resetting = false;
         let mut state = self.load().await?;
         self.planner.reload(&state)?;
         let partitions: Vec<_> = self.assigned.keys().copied().collect();
@@ -87,7 +89,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// An error of the source. What passes by itself is waited for, once the topic had been reached; a
     /// position that the broker has dropped meanwhile is treated as at a start.
     pub(super) async fn trouble(&mut self, error: Error) -> Result<(), Error> {
-        if self.assigned.is_empty() || error.class() == ErrorClass::Bug {
+        if !self.reached || error.class() == ErrorClass::Bug {
             return Err(error);
         }
         let partitions: Vec<_> =
@@ -141,12 +143,16 @@ impl<S: Source, T: Table> Driver<S, T> {
         state: &mut TableState,
         timestamp: Option<i64>,
     ) -> Result<Assigned, Error> {
+        let pipeline = &self.pipeline.id;
         let source_error = |error| Error::Source(Fault::new(error));
         let mut partitions = Vec::new();
-        for partition in self.source.partitions().await.map_err(source_error)? {
+        for partition in patiently(pipeline, || self.source.partitions()).await.map_err(source_error)? {
             let at = match timestamp {
                 None => self.watermarks(partition).await?.high,
-                Some(timestamp) => self.source.offset_at(partition, timestamp).await.map_err(source_error)?,
+                Some(timestamp) => {
+                    let asked = patiently(pipeline, || self.source.offset_at(partition, timestamp)).await;
+                    asked.map_err(source_error)?
+                }
             };
             partitions.push(PartitionProgress { partition, span: Span::empty(at), counts: Counts::default() });
         }
@@ -182,24 +188,32 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
-        self.source.watermarks(partition).await.map_err(|error| Error::Source(Fault::new(error)))
+        let asked = patiently(&self.pipeline.id, || self.source.watermarks(partition)).await;
+        asked.map_err(|error| Error::Source(Fault::new(error)))
     }
 
     async fn load(&self) -> Result<TableState, Error> {
-        let mut wait = Duration::from_millis(100);
-        for tries in 1.. {
-            match self.table.load().await {
-                Ok(state) => return Ok(state),
-                Err(error) if error.class() == ErrorClass::External && tries < TRIES => {
-                    tracing::warn!(pipeline = %self.pipeline.id, tries, cause = full(&error), "the table cannot be read: tried again");
-                }
-                Err(error) => return Err(Error::Load(Fault::new(error))),
-            }
-            tokio::time::sleep(wait).await;
-            wait *= 2;
-        }
-        Err(Error::Worker { message: "the table was asked for without end".to_owned() })
+        patiently(&self.pipeline.id, || self.table.load()).await.map_err(|error| Error::Load(Fault::new(error)))
     }
+}
+
+/// Asks until there is an answer, as long as the outside is at fault and there are tries left.
+async fn patiently<T, E: Classified, F: Future<Output = Result<T, E>>>(
+    pipeline: &PipelineId,
+    ask: impl Fn() -> F,
+) -> Result<T, E> {
+    let mut wait = Duration::from_millis(100);
+    for tries in 1..TRIES {
+        match ask().await {
+            Err(error) if error.class() == ErrorClass::External => {
+                tracing::warn!(%pipeline, tries, cause = full(&error), "there was no answer: it is asked again");
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(wait).await;
+        wait *= 2;
+    }
+    ask().await
 }
 
 // The end of a topic, for `until_end`.

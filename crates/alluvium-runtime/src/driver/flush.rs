@@ -18,7 +18,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 impl<S: Source, T: Table> Driver<S, T> {
     pub(super) fn is_flush_due(&self) -> bool {
         let Some(since) = self.unflushed.since else { return false };
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || self.resetting {
             return false;
         }
         let flush = &self.pipeline.flush;
@@ -26,21 +26,19 @@ impl<S: Source, T: Table> Driver<S, T> {
             || since.elapsed() >= self.interval()
             || self.open.is_spent()
             || self.budget.used() >= self.budget.limit() / 2
-            || (self.is_ending() && self.waiting.is_empty() && self.sample.chunks.is_empty())
+            || (self.is_ending() && self.sample.chunks.is_empty())
     }
 
     /// Asks every worker for its share, and commits them all in a task of its own. Chunks handed out
     /// later belong to the next flush.
-    pub(super) async fn start_flush(&mut self) {
-        self.unflushed = Unflushed::default();
+    pub(super) fn start_flush(&mut self) {
+        self.unflushed = Unflushed { under_way: self.unflushed.records, ..Unflushed::default() };
         self.early = false;
         let mut shares = Vec::new();
         for worker in &self.workers {
             let (answer, share) = oneshot::channel();
-            // A worker that has ended told why through `faults`.
-            if worker.jobs.send(Job::Flush(answer)).await.is_ok() {
-                shares.push(share);
-            }
+            worker.send(Job::Flush(answer));
+            shares.push(share);
         }
         let info = self.info(CommitKind::Rows);
         let may_be_absent = self.assigned.values().any(|assigned| assigned.was_absent);
@@ -78,7 +76,9 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     /// Goes on after a flush, or drops all work that builds on what did not hold.
     pub(super) async fn settle(&mut self, flushed: Flushed) -> Result<(), Error> {
+        self.unflushed.under_way = 0;
         let version = match flushed.outcome {
+            None if self.resetting => return self.restart().await,
             None => return Ok(()),
             Some(Outcome::Committed { version }) => Some(version),
             Some(Outcome::AlreadyCommitted) => None,
@@ -113,7 +113,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.reach("offsets:before");
         self.source.publish(&positions);
         self.reach("offsets:after");
-        Ok(())
+        if self.resetting { self.restart().await } else { Ok(()) }
     }
 
     fn reach(&self, point: &'static str) {

@@ -5,7 +5,7 @@ use crate::load::Loaded;
 use crate::{cli, load, output, progress};
 use alluvium_core::seam::Table;
 use alluvium_kafka::{KafkaSource, KafkaTopic};
-use alluvium_runtime::{Driver, Hook, PipelineRun, RunOptions, Shutdown, Stats};
+use alluvium_runtime::{Compute, Driver, Hook, PipelineRun, RunOptions, Shutdown, Stats};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure>
     let shutdown = watch_signals(grace)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = arguments.workers.map_or(cores, usize::from);
-    let options = RunOptions { until_end: arguments.until_end, workers };
+    let options = RunOptions { until_end: arguments.until_end, workers, compute: Compute::Threads };
     let mut tasks = Vec::new();
     let mut watched = Vec::new();
     for loaded in pipelines {
