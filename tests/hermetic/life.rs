@@ -264,7 +264,7 @@ async fn a_column_of_json_text_stays_one_after_a_restart() {
     }
     let columns = ["id", "code", "_rescued"].map(str::to_owned);
     let rows = bench.sink("pipeline").await;
-    let rows = rows.first_rows(alluvium_delta::TableRole::Rows, Some(&columns), 10).await.unwrap();
+    let rows = rows.reader().first_rows(alluvium_delta::TableRole::Rows, Some(&columns), 10).await.unwrap();
     let code = rows.column_by_name("code").unwrap().as_string::<i32>();
     let mut codes: Vec<_> = code.iter().flatten().collect();
     codes.sort_unstable();

@@ -211,7 +211,7 @@ table = "{name}"
     /// How often each offset is in the table.
     pub async fn rows(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
         let mut rows = BTreeMap::new();
-        let mut scan = self.sink(pipeline).await.scan_kafka_column("_kafka").await.expect("a scan");
+        let mut scan = self.sink(pipeline).await.reader().scan_rows("_kafka", None).await.expect("a scan");
         while let Some(batch) = scan.next().await {
             for row in batch.expect("rows") {
                 *rows.entry((row.partition.0, row.offset)).or_default() += 1;
@@ -224,7 +224,8 @@ table = "{name}"
     pub async fn dead_letters(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
         let columns = ["partition", "offset"].map(str::to_owned);
         let sink = self.sink(pipeline).await;
-        let batch = sink.first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await.expect("dead letters");
+        let batch =
+            sink.reader().first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await.expect("dead letters");
         let mut letters = BTreeMap::new();
         if batch.num_columns() == 2 {
             let partitions = batch.column(0).as_primitive::<Int32Type>();

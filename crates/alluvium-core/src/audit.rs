@@ -3,11 +3,32 @@
 //! Every commit names the spans it covers and where their records went. If the spans of a partition
 //! join from the first to the stored position, if the counts balance, and if nothing but these
 //! commits added rows, then each offset is accounted for exactly once.
+//!
+//! [`audit_letters`] compares the dead letters' log with it; [`Scan`] does so with the rows and the
+//! letters themselves.
 
 use crate::{AppId, CommitInfo, CommitKind, Counts, Partition, PipelineId, Span};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
+
+mod letters;
+mod scan;
+
+pub use letters::{LettersProof, LettersReport, audit_letters};
+pub use scan::{Scan, ScanFinding, ScanReport};
+
+/// A data file that a commit added or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    pub path: String,
+    /// False when the rows are only laid out anew.
+    pub data_change: bool,
+    /// `None` when the commit does not tell.
+    pub rows: Option<u64>,
+    pub bytes: Option<u64>,
+}
 
 /// One commit of a table's log, as far as the audit needs it.
 #[derive(Clone, Debug, Default)]
@@ -15,14 +36,43 @@ pub struct LogEntry {
     pub version: u64,
     /// What the commit says of itself; `None` when another writer made it.
     pub info: Option<CommitInfo>,
+    /// What its writer did, by its own account, as `OPTIMIZE`.
+    pub operation: Option<String>,
     /// Transaction ids and versions set by the commit.
     pub transactions: Vec<(String, i64)>,
-    /// Rows in the files added with a data change; `None` when a file does not tell.
-    pub rows_added: Option<u64>,
+    pub adds: Vec<FileChange>,
+    pub removes: Vec<FileChange>,
+}
+
+impl LogEntry {
+    fn is_of(&self, pipeline: &PipelineId, topic: &str) -> bool {
+        let of = |info: &CommitInfo| {
+            info.pipeline == pipeline.to_string() && info.generation == pipeline.generation() && info.topic == topic
+        };
+        self.info.as_ref().is_some_and(of)
+    }
+
     /// Files added with a data change.
-    pub files_added: u64,
-    /// Files removed with a data change.
-    pub files_removed: u64,
+    fn added(&self) -> impl Iterator<Item = &FileChange> {
+        self.adds.iter().filter(|file| file.data_change)
+    }
+
+    /// Rows in the files added with a data change; `None` when a file does not tell.
+    pub fn rows_added(&self) -> Option<u64> {
+        self.added().map(|file| file.rows).sum()
+    }
+
+    /// What a commit of another writer did to the rows, if anything.
+    fn foreign(&self) -> Option<Finding> {
+        let (version, operation) = (self.version, self.operation.clone());
+        let removed = self.removes.iter().filter(|file| file.data_change).count() as u64;
+        let added = self.added().count() as u64;
+        match (removed, added) {
+            (0, 0) => None,
+            (0, files) => Some(Finding::ForeignRows { version, operation, files, rows: self.rows_added() }),
+            (files, _) => Some(Finding::ForeignRemoval { version, operation, files }),
+        }
+    }
 }
 
 /// What speaks against the table.
@@ -41,10 +91,13 @@ pub enum Finding {
     Rows { version: u64, said: u64, found: u64 },
     /// Another writer moved a position of this pipeline.
     ForeignPosition { version: u64, transaction: String, to: i64 },
-    /// Another writer added rows.
-    ForeignRows { version: u64, files: u64 },
+    /// A commit adds a file that an earlier one of this pipeline had added: its rows are there once,
+    /// and counted twice.
+    FileAgain { version: u64, path: String, first: u64 },
+    /// Another writer added rows; only a scan can tell whether they are this pipeline's once more.
+    ForeignRows { version: u64, operation: Option<String>, files: u64, rows: Option<u64> },
     /// Another writer removed or rewrote rows.
-    ForeignRemoval { version: u64, files: u64 },
+    ForeignRemoval { version: u64, operation: Option<String>, files: u64 },
 }
 
 impl Finding {
@@ -82,14 +135,34 @@ impl fmt::Display for Finding {
             Self::ForeignPosition { version, transaction, to } => {
                 write!(f, "version {version}: another writer set the position of {transaction} to {to}")
             }
-            Self::ForeignRows { version, files } => {
-                write!(f, "version {version}: another writer added rows ({files} files)")
+            Self::FileAgain { version, path, first } => {
+                write!(f, "version {version}: file {path} was already added by version {first}")
             }
-            Self::ForeignRemoval { version, files } => {
-                write!(f, "version {version}: another writer removed or rewrote rows ({files} files)")
+            Self::ForeignRows { version, operation, files, rows } => {
+                let operation = operation.as_deref().unwrap_or("unnamed operation");
+                write!(f, "version {version}: another writer added ")?;
+                match rows {
+                    Some(rows) => write!(f, "{rows} rows")?,
+                    None => f.write_str("rows")?,
+                }
+                write!(f, " ({operation}, {files} files)")
+            }
+            Self::ForeignRemoval { version, operation, files } => {
+                let operation = operation.as_deref().unwrap_or("unnamed operation");
+                write!(f, "version {version}: another writer removed or rewrote rows ({operation}, {files} files)")
             }
         }
     }
+}
+
+/// A span that a commit covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
+    pub version: u64,
+    pub span: Span,
+    pub counts: Counts,
+    /// Whether another writer removed or rewrote rows of this commit later.
+    pub touched: bool,
 }
 
 /// What the log proves of one partition.
@@ -104,6 +177,16 @@ pub struct PartitionProof {
     pub counts: Counts,
     /// Offsets passed over on the owner's word.
     pub skipped: i64,
+    /// What it consists of, in the order of versions.
+    #[serde(skip)]
+    pub covered: Vec<Covered>,
+}
+
+impl PartitionProof {
+    fn at(partition: Partition, position: i64) -> Self {
+        let counts = Counts::default();
+        Self { partition, from: position, to: position, counts, skipped: 0, covered: Vec::new() }
+    }
 }
 
 /// The result of an audit.
@@ -123,15 +206,6 @@ impl Report {
         !self.findings.iter().any(Finding::is_fault)
     }
 
-    /// Whether an offset lies where this report says nothing: past its last commit, or before the first
-    /// entry of a log that was cleaned up.
-    pub fn is_outside(&self, partition: Partition, offset: i64) -> bool {
-        match self.partitions.iter().find(|proof| proof.partition == partition) {
-            Some(proof) => offset >= proof.to || (offset < proof.from && self.first_version > 0),
-            None => true,
-        }
-    }
-
     /// The sum over all partitions.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
@@ -140,132 +214,158 @@ impl Report {
         }
         sum
     }
+
+    fn partition(&self, partition: Partition) -> Option<&PartitionProof> {
+        self.partitions.iter().find(|proof| proof.partition == partition)
+    }
 }
 
 /// Audits one pipeline's commits to one table. `entries` are the log's commits in rising order of
-/// version; `stored` are the positions that the newest snapshot holds.
+/// version, without a hole; `stored` are the positions that the newest of them leaves.
 pub fn audit(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], stored: &[(Partition, i64)]) -> Report {
-    let mut report = Report {
-        first_version: entries.first().map_or(0, |entry| entry.version),
-        last_version: entries.last().map_or(0, |entry| entry.version),
-        ..Report::default()
-    };
-    let mut proofs: BTreeMap<Partition, PartitionProof> = BTreeMap::new();
+    let mut audit = Audit { pipeline, topic, report: Report::default(), proofs: BTreeMap::new() };
+    audit.report.first_version = entries.first().map_or(0, |entry| entry.version);
+    audit.report.last_version = entries.last().map_or(0, |entry| entry.version);
+    let mut files = Files::default();
     for entry in entries {
-        match entry.info.as_ref().filter(|info| is_of(info, pipeline, topic)) {
-            Some(info) => own_commit(entry, info, pipeline, topic, &mut proofs, &mut report),
-            None => foreign_commit(entry, pipeline, topic, &mut report),
+        if entry.is_of(pipeline, topic) {
+            audit.own_commit(entry);
+            let again = files.add_own(entry);
+            audit.report.findings.extend(again);
+        } else {
+            audit.foreign_commit(entry);
+            files.follow(entry);
         }
     }
     for (partition, position) in stored {
-        check_stored(*partition, *position, &mut proofs, &mut report);
+        audit.check_stored(*partition, *position);
+    }
+    let Audit { mut report, mut proofs, .. } = audit;
+    for covered in proofs.values_mut().flat_map(|proof| &mut proof.covered) {
+        covered.touched = files.touched.contains(&covered.version);
     }
     report.partitions = proofs.into_values().collect();
     report
 }
 
-fn is_of(info: &CommitInfo, pipeline: &PipelineId, topic: &str) -> bool {
-    info.pipeline == pipeline.to_string() && info.generation == pipeline.generation() && info.topic == topic
+/// Which commits' rows lie in which files, through the hands of other writers.
+#[derive(Default)]
+struct Files {
+    /// By path; files that were removed stay, since a restored table has them back.
+    sources: HashMap<String, Arc<BTreeSet<u64>>>,
+    /// Commits of which rows were removed or rewritten.
+    touched: BTreeSet<u64>,
 }
 
-fn own_commit(
-    entry: &LogEntry,
-    info: &CommitInfo,
-    pipeline: &PipelineId,
-    topic: &str,
-    proofs: &mut BTreeMap<Partition, PartitionProof>,
-    report: &mut Report,
-) {
-    let version = entry.version;
-    report.commits += 1;
-    if info.kind == CommitKind::Schema {
-        return;
-    }
-    for progress in &info.partitions {
-        let (partition, span, counts) = (progress.partition, progress.span, progress.counts);
-        if !counts.balance() {
-            report.findings.push(Finding::Unbalanced { version, partition, counts });
+impl Files {
+    fn add_own(&mut self, entry: &LogEntry) -> Vec<Finding> {
+        let (version, source) = (entry.version, Arc::new(BTreeSet::from([entry.version])));
+        let mut again = Vec::new();
+        for file in &entry.adds {
+            if let Some(earlier) = self.sources.insert(file.path.clone(), source.clone()) {
+                let first = earlier.first().copied().unwrap_or_default();
+                again.push(Finding::FileAgain { version, path: file.path.clone(), first });
+            }
         }
-        let app_id = AppId::new(pipeline, topic, partition);
-        let found = entry.transactions.iter().find(|(id, _)| id == app_id.as_str()).map(|(_, to)| *to);
-        if found != Some(span.to()) {
-            report.findings.push(Finding::Position { version, partition, expected: span.to(), found });
-        }
-        extend(version, partition, span, counts, info.kind, proofs, report);
+        again
     }
-    let said = info.partitions.iter().map(|progress| progress.counts.rows).sum();
-    let written = info.kind == CommitKind::Rows;
-    if let Some(found) = entry.rows_added.filter(|found| written && *found != said) {
-        report.findings.push(Finding::Rows { version, said, found });
-    }
-}
 
-fn extend(
-    version: u64,
-    partition: Partition,
-    span: Span,
-    counts: Counts,
-    kind: CommitKind,
-    proofs: &mut BTreeMap<Partition, PartitionProof>,
-    report: &mut Report,
-) {
-    let proof = proofs.entry(partition).or_insert_with(|| PartitionProof {
-        partition,
-        from: span.from(),
-        to: span.from(),
-        counts: Counts::default(),
-        skipped: 0,
-    });
-    let (before, from) = (proof.to, span.from());
-    if from > before {
-        report.findings.push(Finding::Gap { version, partition, from: before, to: from });
-    } else if from < before {
-        let to = before.min(span.to());
-        report.findings.push(Finding::Overlap { version, partition, from, to });
-    }
-    proof.to = span.to();
-    proof.counts += counts;
-    if kind == CommitKind::Skip {
-        proof.skipped += span.to() - span.from();
+    /// Takes over what another writer made of the files: what it removed lies in what it added.
+    fn follow(&mut self, entry: &LogEntry) {
+        let mut moved = BTreeSet::new();
+        for file in &entry.removes {
+            let Some(source) = self.sources.get(&file.path) else { continue };
+            moved.extend(source.iter());
+            if file.data_change {
+                self.touched.extend(source.iter());
+            }
+        }
+        if moved.is_empty() {
+            return;
+        }
+        let moved = Arc::new(moved);
+        for file in &entry.adds {
+            self.sources.entry(file.path.clone()).or_insert_with(|| moved.clone());
+        }
     }
 }
 
-fn foreign_commit(entry: &LogEntry, pipeline: &PipelineId, topic: &str, report: &mut Report) {
-    let version = entry.version;
-    let prefix = format!("{}/{}/{}/{topic}/", pipeline.tenant(), pipeline.name(), pipeline.generation());
-    for (transaction, to) in entry.transactions.iter().filter(|(id, _)| id.starts_with(&prefix)) {
-        report.findings.push(Finding::ForeignPosition { version, transaction: transaction.clone(), to: *to });
-    }
-    // Another pipeline of ours, or another generation, writes by the same rules.
-    if entry.info.is_some() {
-        return;
-    }
-    if entry.files_removed > 0 {
-        report.findings.push(Finding::ForeignRemoval { version, files: entry.files_removed });
-    } else if entry.files_added > 0 {
-        report.findings.push(Finding::ForeignRows { version, files: entry.files_added });
-    }
+struct Audit<'a> {
+    pipeline: &'a PipelineId,
+    topic: &'a str,
+    report: Report,
+    proofs: BTreeMap<Partition, PartitionProof>,
 }
 
-fn check_stored(
-    partition: Partition,
-    position: i64,
-    proofs: &mut BTreeMap<Partition, PartitionProof>,
-    report: &mut Report,
-) {
-    let version = report.last_version;
-    match proofs.get(&partition) {
-        Some(proof) if proof.to == position => {}
-        Some(proof) => {
-            report.findings.push(Finding::Position { version, partition, expected: proof.to, found: Some(position) });
+impl Audit<'_> {
+    fn own_commit(&mut self, entry: &LogEntry) {
+        let Some(info) = &entry.info else { return };
+        let version = entry.version;
+        self.report.commits += 1;
+        if info.kind == CommitKind::Schema {
+            return;
         }
-        // All commits of this partition were cleaned up with the old part of the log.
-        None if report.first_version > 0 => {
-            let counts = Counts::default();
-            proofs.insert(partition, PartitionProof { partition, from: position, to: position, counts, skipped: 0 });
+        for progress in &info.partitions {
+            let (partition, span, counts) = (progress.partition, progress.span, progress.counts);
+            if !counts.balance() {
+                self.report.findings.push(Finding::Unbalanced { version, partition, counts });
+            }
+            let app_id = AppId::new(self.pipeline, self.topic, partition);
+            let found = entry.transactions.iter().find(|(id, _)| id == app_id.as_str()).map(|(_, to)| *to);
+            if found != Some(span.to()) {
+                self.report.findings.push(Finding::Position { version, partition, expected: span.to(), found });
+            }
+            self.extend(partition, info.kind, Covered { version, span, counts, touched: false });
         }
-        None => {
-            report.findings.push(Finding::Position { version, partition, expected: 0, found: Some(position) });
+        let said = info.partitions.iter().map(|progress| progress.counts.rows).sum();
+        let written = info.kind == CommitKind::Rows;
+        if let Some(found) = entry.rows_added().filter(|found| written && *found != said) {
+            self.report.findings.push(Finding::Rows { version, said, found });
+        }
+    }
+
+    fn extend(&mut self, partition: Partition, kind: CommitKind, covered: Covered) {
+        let Covered { version, span, counts, .. } = covered;
+        let proof = self.proofs.entry(partition).or_insert_with(|| PartitionProof::at(partition, span.from()));
+        let (before, from) = (proof.to, span.from());
+        if from > before {
+            self.report.findings.push(Finding::Gap { version, partition, from: before, to: from });
+        } else if from < before {
+            let to = before.min(span.to());
+            self.report.findings.push(Finding::Overlap { version, partition, from, to });
+        }
+        proof.to = span.to();
+        proof.counts += counts;
+        proof.covered.push(covered);
+        if kind == CommitKind::Skip {
+            proof.skipped += span.to() - span.from();
+        }
+    }
+
+    fn foreign_commit(&mut self, entry: &LogEntry) {
+        let (version, pipeline) = (entry.version, self.pipeline);
+        let prefix = format!("{}/{}/{}/{}/", pipeline.tenant(), pipeline.name(), pipeline.generation(), self.topic);
+        for (transaction, to) in entry.transactions.iter().filter(|(id, _)| id.starts_with(&prefix)) {
+            let transaction = transaction.clone();
+            self.report.findings.push(Finding::ForeignPosition { version, transaction, to: *to });
+        }
+        // Another pipeline of ours, or another generation, writes by the same rules.
+        if entry.info.is_none() {
+            self.report.findings.extend(entry.foreign());
+        }
+    }
+
+    fn check_stored(&mut self, partition: Partition, position: i64) {
+        let version = self.report.last_version;
+        let position_is = |expected| Finding::Position { version, partition, expected, found: Some(position) };
+        match self.proofs.get(&partition) {
+            Some(proof) if proof.to == position => {}
+            Some(proof) => self.report.findings.push(position_is(proof.to)),
+            // All commits of this partition were cleaned up with the old part of the log.
+            None if self.report.first_version > 0 => {
+                self.proofs.insert(partition, PartitionProof::at(partition, position));
+            }
+            None => self.report.findings.push(position_is(0)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The algebra of spans, counts, positions and commits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use alluvium_core::audit::{Finding, LogEntry, audit};
+use alluvium_core::audit::{FileChange, Finding, LogEntry, Scan, ScanFinding, audit, audit_letters};
 use alluvium_core::chunk::{Header, NO_TIMESTAMP, Record, decode_headers, encode_headers};
 use alluvium_core::commit::{Claim, Verdict, judge};
 use alluvium_core::position::{Resume, Watermarks, resume};
@@ -31,9 +31,7 @@ fn rows_commit(version: u64, spans: &[(i32, i64, i64)]) -> LogEntry {
     LogEntry {
         version,
         transactions: partitions.iter().map(|p| (id(p), p.span.to())).collect(),
-        rows_added: Some(partitions.iter().map(|p| p.counts.rows).sum()),
-        files_added: 1,
-        files_removed: 0,
+        adds: vec![file(&format!("file-{version}"), partitions.iter().map(|p| p.counts.rows).sum())],
         info: Some(CommitInfo {
             format: 1,
             kind: CommitKind::Rows,
@@ -44,7 +42,12 @@ fn rows_commit(version: u64, spans: &[(i32, i64, i64)]) -> LogEntry {
             plugins: vec![],
             plan: None,
         }),
+        ..LogEntry::default()
     }
+}
+
+fn file(path: &str, rows: u64) -> FileChange {
+    FileChange { path: path.to_owned(), data_change: true, rows: Some(rows), bytes: Some(1) }
 }
 
 #[test]
@@ -74,13 +77,13 @@ fn audit_holds_for_joined_spans_and_names_what_is_wrong() {
     assert_eq!(report.findings, [Finding::Overlap { version: 1, partition: Partition(0), from: 8, to: 10 }]);
 
     let mut doubled = good.clone();
-    doubled[1].rows_added = Some(4);
+    doubled[1].adds[0].rows = Some(4);
     let report = audit(&id, "orders", &doubled, &stored);
     assert_eq!(report.findings, [Finding::Rows { version: 1, said: 2, found: 4 }]);
 
-    let foreign = LogEntry { version: 2, files_added: 1, rows_added: Some(7), ..LogEntry::default() };
+    let foreign = LogEntry { version: 2, adds: vec![file("theirs", 7)], ..LogEntry::default() };
     let report = audit(&id, "orders", &[good[0].clone(), good[1].clone(), foreign], &stored);
-    assert_eq!(report.findings, [Finding::ForeignRows { version: 2, files: 1 }]);
+    assert_eq!(report.findings, [Finding::ForeignRows { version: 2, operation: None, files: 1, rows: Some(7) }]);
     assert!(report.holds());
 
     let moved =
@@ -88,6 +91,90 @@ fn audit_holds_for_joined_spans_and_names_what_is_wrong() {
     let report = audit(&id, "orders", &[good[0].clone(), good[1].clone(), moved], &[(Partition(0), 99)]);
     assert!(!report.holds());
     assert!(report.findings.iter().any(|finding| matches!(finding, Finding::ForeignPosition { to: 99, .. })));
+}
+
+/// Rows that another writer removed are known by the files they lay in, through what was made of those.
+#[test]
+fn a_scan_tells_what_others_removed_from_what_is_missing() {
+    let rewritten = FileChange { data_change: false, ..file("both", 20) };
+    let optimize = LogEntry {
+        version: 2,
+        adds: vec![rewritten.clone()],
+        removes: ["file-0", "file-1"].map(|path| FileChange { data_change: false, ..file(path, 10) }).to_vec(),
+        ..LogEntry::default()
+    };
+    let delete = LogEntry { version: 3, removes: vec![file("both", 20)], ..LogEntry::default() };
+    let (one, two) = (rows_commit(0, &[(0, 0, 10)]), rows_commit(1, &[(0, 10, 20)]));
+    let stored = [(Partition(0), 20)];
+    let none = audit_letters(&pipeline(), "orders", &[], &audit(&pipeline(), "orders", &[], &[]));
+
+    let entries = [one.clone(), two.clone(), optimize.clone()];
+    let report = audit(&pipeline(), "orders", &entries, &stored);
+    assert!(report.holds() && report.findings.is_empty(), "{report:?}");
+    let scan = Scan::new(&report, &none).finish();
+    assert_eq!((scan.missing, scan.removed), (20, 0), "nobody may have removed them");
+
+    let entries = [one, two, optimize, delete, rows_commit(4, &[(0, 20, 22)])];
+    let report = audit(&pipeline(), "orders", &entries, &[(Partition(0), 22)]);
+    let mut scan = Scan::new(&report, &none);
+    scan.row(Partition(0), 21, 0);
+    scan.row(Partition(0), 21, 1);
+    let scan = scan.finish();
+    assert_eq!((scan.missing, scan.removed), (1, 20), "{scan:?}");
+    let missing = ScanFinding::Records { version: 4, partition: Partition(0), from: 20, to: 22, said: 2, found: 1 };
+    assert_eq!(scan.findings, [missing]);
+}
+
+#[test]
+fn a_scan_names_what_is_there_twice_or_not_at_all() {
+    let mut entry = rows_commit(0, &[(0, 0, 4)]);
+    let counts = &mut entry.info.as_mut().unwrap().partitions[0].counts;
+    *counts = Counts { read: 4, kept: 2, rows: 3, filtered: 1, rejected: 1 };
+    let mut letters = rows_commit(0, &[(0, 0, 4)]);
+    let info = letters.info.as_mut().unwrap();
+    info.kind = CommitKind::DeadLetters;
+    info.partitions[0].counts = Counts { read: 1, rejected: 1, ..Counts::default() };
+    letters.adds[0].rows = Some(1);
+    let report = audit(&pipeline(), "orders", &[entry], &[(Partition(0), 4)]);
+    let letters = audit_letters(&pipeline(), "orders", &[letters], &report);
+    let scan = |rows: &[(i64, i32)], offsets: &[i64]| {
+        let mut scan = Scan::new(&report, &letters);
+        rows.iter().for_each(|(offset, number)| scan.row(Partition(0), *offset, *number));
+        offsets.iter().for_each(|offset| scan.letter(Partition(0), *offset));
+        scan.finish()
+    };
+    // Whatever the order of the rows of one record.
+    assert!(scan(&[(0, 1), (0, 0), (2, 0)], &[3]).holds());
+    let (partition, version, from, to) = (Partition(0), 0, 0, 4);
+    let cases = [
+        (scan(&[(0, 0), (0, 0), (0, 1), (2, 0)], &[3]), ScanFinding::Doubled { partition, offset: 0, row: 0 }),
+        (scan(&[(0, 0), (0, 1), (2, 0)], &[3, 3]), ScanFinding::LetterDoubled { partition, offset: 3 }),
+        (scan(&[(0, 0), (0, 1), (2, 0)], &[2]), ScanFinding::Both { partition, offset: 2 }),
+        (scan(&[(0, 0), (0, 1), (2, 0), (9, 0)], &[3]), ScanFinding::Stray { partition, offset: 9 }),
+        (scan(&[(0, 0), (0, 1)], &[3]), ScanFinding::Records { version, partition, from, to, said: 2, found: 1 }),
+        (scan(&[(0, 0), (2, 0)], &[3]), ScanFinding::Rows { version, partition, from, to, said: 3, found: 2 }),
+        (
+            scan(&[(0, 0), (0, 1), (2, 0)], &[]),
+            ScanFinding::Letters { version, partition, from, to, said: 1, found: 0 },
+        ),
+        (
+            scan(&[(0, 0), (1, 0), (2, 0)], &[3]),
+            ScanFinding::Records { version, partition, from, to, said: 2, found: 3 },
+        ),
+    ];
+    for (report, finding) in cases {
+        assert!(!report.holds(), "{finding}");
+        assert_eq!(report.findings, [finding]);
+    }
+}
+
+#[test]
+fn a_file_that_is_added_again_is_named() {
+    let mut again = rows_commit(1, &[(0, 10, 20)]);
+    again.adds[0].path = "file-0".to_owned();
+    let report = audit(&pipeline(), "orders", &[rows_commit(0, &[(0, 0, 10)]), again], &[(Partition(0), 20)]);
+    assert_eq!(report.findings, [Finding::FileAgain { version: 1, path: "file-0".to_owned(), first: 0 }]);
+    assert!(!report.holds());
 }
 
 #[test]

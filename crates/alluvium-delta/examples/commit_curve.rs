@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sink = DeltaSink::open(config).await?;
     println!("open: {:.2?}", start.elapsed());
     let start = Instant::now();
-    let history = sink.history(TableRole::Rows).await?;
+    let history = sink.reader().history(TableRole::Rows).await?;
     println!("history of {} commits: {:.2?}, resident {} KiB", history.len(), start.elapsed(), resident_kib());
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::letters::Letters;
 use crate::load::LogState;
 use crate::log::{Appended, TableLog};
 use crate::protocol;
+use crate::reader::{check, check_partition_columns};
 use crate::schema::{self, Fit};
 use crate::sink::{DeltaSink, Rows};
 use crate::store::TableStore;
@@ -102,14 +103,10 @@ impl DeltaSink {
     /// Checks the state just read, and takes over what writers need of it.
     pub(crate) fn adopt(&self, rows: &mut Rows) -> Result<(), Error> {
         let Some(state) = rows.log.state() else { return Ok(()) };
-        let table = rows.log.store.table();
-        protocol::check(state).map_err(|refusal| Error::Refused { table: table.clone(), refusal })?;
-        let (found, configured) = (state.metadata.partition_columns.clone(), self.config.partition_by.clone());
-        if found != configured {
-            return Err(Error::PartitionColumns { table, found, configured });
-        }
+        check(&rows.log.store, state)?;
+        check_partition_columns(&self.config, state)?;
         self.adopt_layout(state);
-        let known = self.positions(state);
+        let known = state.partitions(&self.config.transaction_prefix());
         rows.seen.extend(known.into_iter().map(|(partition, _)| partition));
         Ok(())
     }

@@ -37,6 +37,10 @@ pub enum Error {
     ReadLog { table: String, version: u64, source: object_store::Error },
     #[error("version {version} of table {table} is not a log entry")]
     ParseLog { table: String, version: u64, source: serde_json::Error },
+    #[error("version {version} of table {table} is missing from its log, and no checkpoint holds it")]
+    LogHole { table: String, version: u64 },
+    #[error("cannot list the files of table {table}")]
+    ListFiles { table: String, source: object_store::Error },
     #[error("table {table} cannot be written: {refusal}")]
     Refused { table: String, refusal: Refusal },
     #[error("table {table} is partitioned by [{}], but the pipeline says [{}]", found.join(", "), configured.join(", "))]
@@ -183,10 +187,12 @@ impl Classified for Error {
             | Self::DeadLettersSchema { .. }
             | Self::NotNull { .. }
             | Self::ParseLog { .. }
+            | Self::LogHole { .. }
             | Self::NoColumn { .. }
             | Self::KafkaColumn { .. } => ErrorClass::User,
             Self::Probe { source, .. }
             | Self::ListLog { source, .. }
+            | Self::ListFiles { source, .. }
             | Self::ReadLog { source, .. }
             | Self::Upload { source, .. } => store_class(source),
             Self::WriteLog { source, .. } => {
@@ -237,14 +243,23 @@ impl Classified for Error {
             Self::DeadLettersSchema { .. } => "give the dead letters a new table",
             Self::Unreadable { .. } => "another engine may have given the table a feature that is not supported here",
             Self::KafkaColumn { .. } => "name the pipeline's metadata column; it must hold partition and offset",
-            Self::Probe { .. } | Self::ListLog { .. } | Self::ReadLog { .. } | Self::Upload { .. }
+            Self::ParseLog { .. } | Self::LogHole { .. } => {
+                "no engine can read the table as it is: put the entry back from a backup of the log"
+            }
+            Self::Probe { .. }
+            | Self::ListLog { .. }
+            | Self::ListFiles { .. }
+            | Self::ReadLog { .. }
+            | Self::Upload { .. }
                 if self.class() == ErrorClass::User =>
             {
                 "check the credentials and what they permit: list, get, put and delete"
             }
-            Self::Load { .. } | Self::ListLog { .. } | Self::ReadLog { .. } | Self::Probe { .. } => {
-                "check that the store can be reached with these storage options"
-            }
+            Self::Load { .. }
+            | Self::ListLog { .. }
+            | Self::ListFiles { .. }
+            | Self::ReadLog { .. }
+            | Self::Probe { .. } => "check that the store can be reached with these storage options",
             Self::Unsettled { .. } | Self::WriteLog { .. } | Self::NoAnswer { .. } => {
                 "nothing is lost: the same flush is committed again, or found to have landed"
             }

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::load::LogState;
 use crate::log::{Appended, TableLog};
 use crate::protocol;
-use crate::read;
+use crate::reader::check;
+use crate::scan::letters_from;
 use crate::schema::{self, Fit};
 use crate::sink::Hooks;
 use crate::upload::upload;
@@ -71,8 +72,8 @@ impl Letters<'_> {
     /// Checks that the table may be written and has all columns; false when another writer was faster.
     async fn prepare(&self, log: &mut TableLog) -> Result<bool, Error> {
         let Some(state) = log.state() else { return Ok(true) };
+        check(&log.store, state)?;
         let table = log.store.table();
-        protocol::check(state).map_err(|refusal| Error::Refused { table: table.clone(), refusal })?;
         let columns = schema::parse(&table, &state.metadata.schema_string)?;
         match schema::fit(&columns, &fields()) {
             Fit::Fits => Ok(true),
@@ -88,7 +89,7 @@ impl Letters<'_> {
         };
         let oldest = self.letters.iter().filter(before).map(|letter| letter.offset).min();
         let present: HashSet<(Partition, i64)> = match oldest {
-            Some(oldest) => read::letters_from(&log.store, self.config, oldest).await?,
+            Some(oldest) => letters_from(&log.store, self.config, oldest).await?,
             None => HashSet::new(),
         };
         let is_missing = |letter: &DeadLetter| !present.contains(&(letter.partition, letter.offset));

@@ -5,6 +5,7 @@
 use crate::actions::{Line, Metadata, Protocol, lines};
 use crate::error::Error;
 use crate::store::TableStore;
+use alluvium_core::Partition;
 use buoyant_kernel as kernel;
 use deltalake::arrow::array::{Array, AsArray, RecordBatch};
 use deltalake::arrow::datatypes::Int64Type;
@@ -57,6 +58,17 @@ impl From<&ObjectMeta> for Head {
 }
 
 impl LogState {
+    /// The pipeline's positions, in the order of partitions; its transactions' ids start with `prefix`.
+    pub(crate) fn partitions(&self, prefix: &str) -> Vec<(Partition, i64)> {
+        let position = |(id, version): (&String, &i64)| {
+            let partition = id.strip_prefix(prefix)?.parse().ok()?;
+            Some((Partition(partition), *version))
+        };
+        let mut positions: Vec<_> = self.positions.iter().filter_map(position).collect();
+        positions.sort_unstable();
+        positions
+    }
+
     /// Takes in the entry that follows.
     pub(crate) fn follow(
         &mut self,
@@ -118,8 +130,8 @@ pub(crate) async fn load(store: &TableStore, prefix: &str) -> Result<Option<LogS
         return Ok(None);
     }
     let prefix = prefix.to_owned();
-    let state = with_snapshot(store, move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &prefix)).await?;
-    Ok(Some(state))
+    let state = with_snapshot(store, None, move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &prefix));
+    state.await.map(Some)
 }
 
 async fn exists(store: &TableStore) -> Result<bool, Error> {
@@ -133,15 +145,27 @@ async fn exists(store: &TableStore) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Runs `work` on the newest snapshot, on a thread that may block.
+/// The state of one version.
+pub(crate) async fn load_version(store: &TableStore, prefix: &str, version: u64) -> Result<LogState, Error> {
+    let prefix = prefix.to_owned();
+    with_snapshot(store, Some(version), move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &prefix)).await
+}
+
+/// Runs `work` on the snapshot of a version or on the newest, on a thread that may block.
 pub(crate) async fn with_snapshot<T: Send + 'static>(
     store: &TableStore,
+    version: Option<u64>,
     work: impl FnOnce(SnapshotRef, Arc<dyn Engine>) -> kernel::DeltaResult<T> + Send + 'static,
 ) -> Result<T, Error> {
     let engine = store.log.engine(None);
     let url = store.url.clone();
     let task = tokio::task::spawn_blocking(move || {
-        let snapshot = Snapshot::builder_for(url.as_str()).build(engine.as_ref())?;
+        let builder = Snapshot::builder_for(url.as_str());
+        let builder = match version {
+            Some(version) => builder.at_version(version),
+            None => builder,
+        };
+        let snapshot = builder.build(engine.as_ref())?;
         work(snapshot, engine)
     });
     let table = store.table();

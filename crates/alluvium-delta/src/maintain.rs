@@ -66,7 +66,7 @@ fn interval(state: &LogState) -> u64 {
 /// Writes a checkpoint at the newest version, and removes entries that it made superfluous and that
 /// have passed the table's retention.
 pub(crate) async fn maintain(store: &TableStore) -> Result<(), Error> {
-    let made = with_snapshot(store, |snapshot, engine| {
+    let made = with_snapshot(store, None, |snapshot, engine| {
         snapshot.checkpoint(engine.as_ref(), None)?;
         let properties = snapshot.table_properties();
         let retention = properties.log_retention_duration.unwrap_or(RETENTION);

@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::load::LogState;
 use crate::log::TableLog;
 use crate::maintain::{self, Maintenance};
-use crate::schema;
+use crate::reader::{DeltaReader, TableRole, check};
 use crate::stats::StatsColumns;
-use crate::store::TableStore;
+use crate::store::{Access, TableStore};
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
 use alluvium_core::Partition;
@@ -41,13 +41,6 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Which of a sink's two tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableRole {
-    Rows,
-    DeadLetters,
-}
-
 /// The rows' table: one committer at a time.
 #[derive(Debug)]
 pub(crate) struct Rows {
@@ -61,8 +54,7 @@ pub(crate) struct Rows {
 pub struct DeltaSink {
     pub(crate) config: DeltaConfig,
     pub(crate) hooks: Hooks,
-    rows_store: TableStore,
-    letters_store: TableStore,
+    reader: DeltaReader,
     pub(crate) rows: Mutex<Rows>,
     pub(crate) letters: Mutex<TableLog>,
     layout: RwLock<Layout>,
@@ -74,8 +66,8 @@ impl DeltaSink {
     /// Opens both tables' stores. Local directories are created; tables are not, until something
     /// is committed. Fails when a store cannot commit safely or a table must not be written.
     pub async fn open(config: DeltaConfig) -> Result<Self, Error> {
-        let rows = TableStore::open(&config.table, &config.storage)?;
-        let letters = TableStore::open(&config.dead_letters, &config.storage)?;
+        let rows = TableStore::open(&config.table, &config.storage, Access::Write)?;
+        let letters = TableStore::open(&config.dead_letters, &config.storage, Access::Write)?;
         Self::open_stores(config, rows, letters).await
     }
 
@@ -87,9 +79,7 @@ impl DeltaSink {
     }
 
     async fn open_stores(config: DeltaConfig, rows: TableStore, letters: TableStore) -> Result<Self, Error> {
-        if rows.url == letters.url {
-            return Err(Error::SameLocation { table: config.table });
-        }
+        let reader = DeltaReader::of(config.clone(), rows.clone(), letters.clone())?;
         futures::try_join!(rows.probe(), letters.probe())?;
         let prefix = config.transaction_prefix();
         let layout = Layout {
@@ -99,10 +89,9 @@ impl DeltaSink {
         };
         let sink = Self {
             hooks: Hooks::default(),
-            rows: Mutex::new(Rows { log: TableLog::new(rows.clone(), prefix.clone()), seen: HashSet::new() }),
-            letters: Mutex::new(TableLog::new(letters.clone(), prefix)),
-            rows_store: rows,
-            letters_store: letters,
+            rows: Mutex::new(Rows { log: TableLog::new(rows, prefix.clone()), seen: HashSet::new() }),
+            letters: Mutex::new(TableLog::new(letters, prefix)),
+            reader,
             layout: RwLock::new(layout),
             rows_maintenance: Maintenance::default(),
             letters_maintenance: Maintenance::default(),
@@ -118,9 +107,7 @@ impl DeltaSink {
         let mut letters = self.letters.lock().await;
         futures::try_join!(rows.log.refresh(), letters.refresh())?;
         self.adopt(&mut rows)?;
-        let Some(state) = letters.state() else { return Ok(()) };
-        let refused = |refusal| Error::Refused { table: self.config.dead_letters.clone(), refusal };
-        crate::protocol::check(state).map_err(refused)
+        letters.state().map_or(Ok(()), |state| check(&letters.store, state))
     }
 
     /// Sets what is called at named points of a commit.
@@ -133,6 +120,11 @@ impl DeltaSink {
         &self.config
     }
 
+    /// The same tables, to be read.
+    pub fn reader(&self) -> &DeltaReader {
+        &self.reader
+    }
+
     /// Waits for a checkpoint that is being written beside the commits.
     pub async fn finish_maintenance(&self) {
         self.rows_maintenance.finish().await;
@@ -141,32 +133,13 @@ impl DeltaSink {
 
     /// Writes a checkpoint of a table now, and cleans up its log.
     pub async fn maintain(&self, role: TableRole) -> Result<(), Error> {
-        maintain::maintain(self.store(role)).await
-    }
-
-    pub(crate) fn store(&self, role: TableRole) -> &TableStore {
-        match role {
-            TableRole::Rows => &self.rows_store,
-            TableRole::DeadLetters => &self.letters_store,
-        }
+        maintain::maintain(self.reader.store(role)).await
     }
 
     pub(crate) fn adopt_layout(&self, state: &LogState) {
         let stats = StatsColumns::of(|key| state.metadata.property(key).map(str::to_owned));
         let mut layout = self.layout.write().unwrap_or_else(PoisonError::into_inner);
         layout.stats = stats;
-    }
-
-    /// The pipeline's positions, in the order of partitions.
-    pub(crate) fn positions(&self, state: &LogState) -> Vec<(Partition, i64)> {
-        let prefix = self.config.transaction_prefix();
-        let position = |(id, version): (&String, &i64)| {
-            let partition = id.strip_prefix(&prefix)?.parse().ok()?;
-            Some((Partition(partition), *version))
-        };
-        let mut positions: Vec<_> = state.positions.iter().filter_map(position).collect();
-        positions.sort_unstable();
-        positions
     }
 }
 
@@ -179,12 +152,7 @@ impl Table for DeltaSink {
         let mut rows = self.rows.lock().await;
         rows.log.refresh().await?;
         self.adopt(&mut rows)?;
-        let Some(state) = rows.log.state() else { return Ok(TableState::default()) };
-        Ok(TableState {
-            schema: Some(schema::arrow(&self.config.table, &state.metadata.schema_string)?),
-            partition_by: state.metadata.partition_columns.clone(),
-            positions: self.positions(state),
-        })
+        rows.log.state().map_or_else(|| Ok(TableState::default()), |state| self.reader.table_state(state))
     }
 
     fn writer(&self, schema: SchemaRef) -> Result<DeltaFileWriter, Error> {
@@ -195,12 +163,12 @@ impl Table for DeltaSink {
     async fn commit(&self, flush: &mut Flush<DataFile>) -> Result<Outcome, Error> {
         check_flush(flush)?;
         self.hooks.at("upload:before");
-        upload(&self.rows_store, &mut flush.files).await?;
+        upload(self.reader.store(TableRole::Rows), &mut flush.files).await?;
         self.hooks.at("upload:after");
         let mut rows = self.rows.lock().await;
         let outcome = self.commit_uploaded(&mut rows, flush).await?;
         if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.log.state()) {
-            self.rows_maintenance.after_commit(&self.rows_store, state);
+            self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state);
         }
         Ok(outcome)
     }

@@ -12,6 +12,14 @@ use url::Url;
 /// The folder of the objects that try out conditional puts.
 const PROBE: &str = "_alluvium_probe";
 
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// A local directory is created when it is absent.
+    Write,
+}
+
 /// A table's place: its log, and the store whose root is the table's.
 #[derive(Clone)]
 pub(crate) struct TableStore {
@@ -23,9 +31,9 @@ pub(crate) struct TableStore {
 }
 
 impl TableStore {
-    /// Opens the store at `location`; a local directory is created when it is absent.
-    pub(crate) fn open(location: &str, storage: &[(String, String)]) -> Result<Self, Error> {
-        let url = locate(location)?;
+    /// Opens the store at `location`, to be written or only read.
+    pub(crate) fn open(location: &str, storage: &[(String, String)], access: Access) -> Result<Self, Error> {
+        let url = locate(location, access)?;
         if url.scheme().starts_with("s3") {
             refuse_locking_provider(location, storage)?;
             deltalake::aws::register_handlers(None);
@@ -42,7 +50,7 @@ impl TableStore {
         location: &str,
         storage: &[(String, String)],
     ) -> Result<Self, Error> {
-        let url = locate(location)?;
+        let url = locate(location, Access::Write)?;
         let options = storage_config(location, storage)?;
         let log = logstore_with(root, &url, options)
             .map_err(|source| Error::OpenStore { table: location.to_owned(), source: source.into() })?;
@@ -107,8 +115,8 @@ fn storage_config(location: &str, storage: &[(String, String)]) -> Result<Storag
         .map_err(|source| Error::OpenStore { table: location.to_owned(), source: source.into() })
 }
 
-/// The URL of a location; it ends with a slash. Creates a local directory that is absent.
-fn locate(location: &str) -> Result<Url, Error> {
+/// The URL of a location; it ends with a slash.
+fn locate(location: &str, access: Access) -> Result<Url, Error> {
     let wrong = |problem: &str| Error::Location { location: location.to_owned(), problem: problem.to_owned() };
     if location.is_empty() {
         return Err(wrong("it is empty"));
@@ -123,8 +131,17 @@ fn locate(location: &str) -> Result<Url, Error> {
         PathBuf::from(location)
     };
     let create = |source| Error::CreateDirectory { table: location.to_owned(), source };
-    std::fs::create_dir_all(&directory).map_err(create)?;
-    let directory = std::fs::canonicalize(&directory).map_err(create)?;
+    let directory = match access {
+        Access::Write => {
+            std::fs::create_dir_all(&directory).map_err(create)?;
+            std::fs::canonicalize(&directory).map_err(create)?
+        }
+        // What is absent is an empty table.
+        Access::Read => match std::fs::canonicalize(&directory) {
+            Ok(directory) => directory,
+            Err(_) => std::path::absolute(&directory).map_err(|error| wrong(&error.to_string()))?,
+        },
+    };
     Url::from_directory_path(&directory).map_err(|()| wrong("it cannot be written as a URL"))
 }
 
@@ -156,26 +173,29 @@ mod tests {
     fn a_dynamodb_lock_is_refused_by_name_whatever_its_case() {
         for key in ["AWS_S3_LOCKING_PROVIDER", "aws_s3_locking_provider"] {
             let storage = vec![(key.to_owned(), "DynamoDB".to_owned())];
-            let error = TableStore::open("s3://bucket/table", &storage).unwrap_err();
+            let error = TableStore::open("s3://bucket/table", &storage, Access::Write).unwrap_err();
             assert!(matches!(error, Error::LockingProvider { .. }), "{error}");
         }
     }
 
     #[test]
     fn locations_are_directories_or_urls() {
-        assert!(matches!(locate(""), Err(Error::Location { .. })));
-        assert!(matches!(locate("s3://"), Err(Error::Location { .. }) | Ok(_)));
-        assert_eq!(locate("memory:///a/b").unwrap().as_str(), "memory:///a/b/");
+        assert!(matches!(locate("", Access::Read), Err(Error::Location { .. })));
+        assert!(matches!(locate("s3://", Access::Read), Err(Error::Location { .. }) | Ok(_)));
+        assert_eq!(locate("memory:///a/b", Access::Write).unwrap().as_str(), "memory:///a/b/");
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("a table/ü");
-        let url = locate(place.to_str().unwrap()).unwrap();
+        let absent = locate(place.to_str().unwrap(), Access::Read).unwrap();
+        assert!(!place.exists());
+        let url = locate(place.to_str().unwrap(), Access::Write).unwrap();
         assert!(place.is_dir());
-        assert_eq!(url, locate(url.as_str()).unwrap());
+        assert_eq!(url, locate(url.as_str(), Access::Read).unwrap());
+        assert_eq!(url, absent);
     }
 
     #[test]
     fn an_unknown_scheme_is_the_users_to_fix() {
-        let error = TableStore::open("ftp://host/table", &[]).unwrap_err();
+        let error = TableStore::open("ftp://host/table", &[], Access::Read).unwrap_err();
         assert_eq!(alluvium_core::Classified::class(&error), alluvium_core::ErrorClass::User);
     }
 }

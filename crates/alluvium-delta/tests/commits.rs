@@ -32,7 +32,7 @@ async fn one_entry_creates_the_table_with_rows_and_positions() {
     assert_eq!(positions(&sink).await, [(0, 5), (1, 12)]);
     assert_eq!(offsets(&sink).await, once(&[(0, 0, 5), (1, 10, 12)]));
 
-    let history = sink.history(TableRole::Rows).await.unwrap();
+    let history = sink.reader().history(TableRole::Rows).await.unwrap();
     let entries: Vec<_> = history.into_iter().map(|commit| commit.entry).collect();
     assert_eq!(entries[1].transactions, [("acme/orders/1/orders/0".to_owned(), 5)]);
     let stored = sink.load().await.unwrap().positions;

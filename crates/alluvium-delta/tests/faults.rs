@@ -95,7 +95,7 @@ impl Case {
         assert_eq!(offsets(&self.sink).await, once(&self.rows), "{context}");
         assert_eq!(letters(&self.sink).await, once(&self.letters), "{context}");
         for role in [TableRole::Rows, TableRole::DeadLetters] {
-            let history = self.sink.history(role).await.unwrap();
+            let history = self.sink.reader().history(role).await.unwrap();
             let mut seen = HashMap::new();
             for commit in &history {
                 for (id, version) in &commit.entry.transactions {

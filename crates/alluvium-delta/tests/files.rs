@@ -263,7 +263,7 @@ async fn unusual_partition_values_come_back_as_they_were() {
             sink.maintain(TableRole::Rows).await.unwrap();
         }
         let sink = DeltaSink::open_with_store(store.clone(), partition_config(&["name"])).await.unwrap();
-        let read = sink.first_rows(TableRole::Rows, None, 100).await.unwrap();
+        let read = sink.reader().first_rows(TableRole::Rows, None, 100).await.unwrap();
         let offsets = read.column(0).as_any().downcast_ref::<StructArray>().unwrap().column(1).clone();
         let offsets = offsets.as_any().downcast_ref::<Int64Array>().unwrap();
         let names = read.column_by_name("name").unwrap().as_any().downcast_ref::<StringArray>().unwrap();

@@ -81,7 +81,7 @@ async fn a_hole_in_a_log_of_short_retention_is_no_free_version() {
     create.with_column("name", deltalake::kernel::DataType::STRING, true, None).await.unwrap();
     let (sleeper, busy) = (open(&store).await, open(&store).await);
     sleeper.commit(&mut flush(&sleeper, &[(0, 0, 1)])).await.unwrap();
-    let known = sleeper.history(TableRole::Rows).await.unwrap().last().unwrap().entry.version;
+    let known = sleeper.reader().history(TableRole::Rows).await.unwrap().last().unwrap().entry.version;
     for from in 0..20 {
         busy.commit(&mut flush(&busy, &[(1, from, from + 1)])).await.unwrap();
     }
@@ -138,6 +138,6 @@ async fn what_the_table_wishes_of_maintenance_is_done() {
     assert!(files.iter().any(|name| name.ends_with("9.checkpoint.parquet")), "{files:?}");
     assert!(!files.contains(&format!("{:020}.json", 1)), "{files:?}");
     assert_eq!(positions(&open(&store).await).await, [(0, 12)]);
-    let history = sink.history(TableRole::Rows).await.unwrap();
+    let history = sink.reader().history(TableRole::Rows).await.unwrap();
     assert!(history.first().unwrap().entry.version > 0);
 }

@@ -177,7 +177,7 @@ async fn check(watcher: &DeltaSink) {
         }
     }
     assert!(rows.keys().all(|(partition, offset)| *offset < ends[partition]), "rows past the position");
-    let history = watcher.history(TableRole::Rows).await.unwrap();
+    let history = watcher.reader().history(TableRole::Rows).await.unwrap();
     let entries: Vec<_> = history.into_iter().map(|commit| commit.entry).collect();
     let report = audit::audit(&pipeline(), "orders", &entries, &state.positions);
     assert!(report.findings.is_empty(), "{:?}", report.findings);

@@ -146,8 +146,8 @@ async fn entries_of_other_writers_are_read_however_they_spell_what_is_empty() {
     let outcome = sink.commit(&mut flush(&sink, &[(0, 3, 5)])).await.unwrap();
     assert_eq!(outcome, Outcome::Committed { version: 2 });
     assert_eq!(sink.load().await.unwrap().schema.unwrap(), schema);
-    let history = sink.history(alluvium_delta::TableRole::Rows).await.unwrap();
-    assert!(history[1].entry.info.is_none() && history[1].operation.is_none() && history[1].timestamp.is_none());
+    let history = sink.reader().history(alluvium_delta::TableRole::Rows).await.unwrap();
+    assert!(history[1].entry.info.is_none() && history[1].entry.operation.is_none() && history[1].timestamp.is_none());
     assert_eq!(history[1].entry.transactions, [("somebody else".to_owned(), 9)]);
 }
 

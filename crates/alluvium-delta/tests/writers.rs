@@ -65,7 +65,7 @@ async fn four_sinks_on_partitions_of_their_own_all_land_once() {
     assert_eq!(offsets(&sink).await, once(&spans));
     let ends: Vec<_> = (0..4).map(|partition| (partition, COMMITS * 2)).collect();
     assert_eq!(positions(&sink).await, ends);
-    assert_eq!(sink.history(TableRole::Rows).await.unwrap().len() as i64, 4 * COMMITS);
+    assert_eq!(sink.reader().history(TableRole::Rows).await.unwrap().len() as i64, 4 * COMMITS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -128,7 +128,7 @@ async fn sinks_that_create_and_grow_at_once_end_with_all_columns() {
         names.sort();
         assert_eq!(names, ["_kafka", "number_0", "number_1", "number_2", "number_3"], "round {round}");
         assert_eq!(offsets(&sink).await, once(&[(0, 0, 5), (1, 0, 5), (2, 0, 5), (3, 0, 5)]));
-        let batch = sink.first_rows(TableRole::Rows, Some(&["number_2".to_owned()]), 100).await.unwrap();
+        let batch = sink.reader().first_rows(TableRole::Rows, Some(&["number_2".to_owned()]), 100).await.unwrap();
         assert_eq!((batch.num_rows(), batch.column(0).null_count()), (20, 15));
     }
 }
@@ -193,8 +193,14 @@ async fn appends_rewrites_and_settings_of_another_engine_pass_by() {
     assert!(sink.load().await.unwrap().schema.unwrap().field_with_name("note").is_ok());
 
     assert_eq!(offsets(&sink).await, once(&[(0, 0, 8)]));
-    let kinds: Vec<_> =
-        sink.history(TableRole::Rows).await.unwrap().iter().map(|commit| commit.entry.info.is_some()).collect();
+    let kinds: Vec<_> = sink
+        .reader()
+        .history(TableRole::Rows)
+        .await
+        .unwrap()
+        .iter()
+        .map(|commit| commit.entry.info.is_some())
+        .collect();
     assert_eq!(kinds, [true, false, true, false, true, false, false, true, false, true]);
     assert_eq!(other_engine(&store).await.snapshot().unwrap().log_data().num_files(), 5);
 }

@@ -55,6 +55,11 @@ impl Failure {
         Self { exit_code: WRONG_INPUT, ..self }
     }
 
+    /// The same with the exit code of work that failed.
+    pub fn into_failed(self) -> Self {
+        Self { exit_code: FAILED, ..self }
+    }
+
     pub fn exit_code(&self) -> u8 {
         self.exit_code
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use alluvium_config::{Pipeline, PluginSource, Setting, Transform};
-use alluvium_delta::{DeltaConfig, DeltaSink};
+use alluvium_delta::{DeltaConfig, DeltaReader, DeltaSink};
 use alluvium_kafka::KafkaConfig;
 use alluvium_runtime::Plugins;
 use alluvium_wasm::{ColumnPlugin, Host, HostConfig, Kind, Limits, RecordPlugin};
@@ -109,7 +109,7 @@ fn place(file: &Path, place: &str) -> String {
     if place.contains("://") { place.to_owned() } else { beside(file, place).display().to_string() }
 }
 
-/// The pipeline's table.
+/// Where the pipeline's tables are.
 pub fn delta_config(file: &Path, pipeline: &Pipeline) -> Result<DeltaConfig, Failure> {
     Ok(DeltaConfig {
         table: place(file, &pipeline.sink.table),
@@ -122,19 +122,26 @@ pub fn delta_config(file: &Path, pipeline: &Pipeline) -> Result<DeltaConfig, Fai
     })
 }
 
+/// The pipeline's table, to be written.
 pub async fn sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure> {
     let config = delta_config(file, pipeline)?;
     DeltaSink::open(config).await.map_err(|error| Failure::classified(&error))
 }
 
+/// The pipeline's table, to be read: nothing is created or tried out.
+pub fn tables(file: &Path, pipeline: &Pipeline) -> Result<DeltaReader, Failure> {
+    let config = delta_config(file, pipeline)?;
+    DeltaReader::open(config).map_err(|error| Failure::classified(&error))
+}
+
 /// The pipeline's table, to be read: a local one must be there.
-pub async fn existing_sink(file: &Path, pipeline: &Pipeline) -> Result<DeltaSink, Failure> {
+pub fn existing_tables(file: &Path, pipeline: &Pipeline) -> Result<DeltaReader, Failure> {
     let table = place(file, &pipeline.sink.table);
     if !table.contains("://") && !Path::new(&table).is_dir() {
         return Err(Failure::input(format!("there is no table in {table}"))
             .with_hint("it is made by the first commit of `alluvium run`; check `table` in the pipeline file"));
     }
-    sink(file, pipeline).await
+    tables(file, pipeline)
 }
 
 /// The pipeline's topic.

@@ -2,158 +2,116 @@
 
 use crate::failure::Failure;
 use alluvium_config::Pipeline;
-use alluvium_core::audit::{LogEntry, Report, audit};
-use alluvium_core::seam::Table;
-use alluvium_core::{Partition, PipelineId};
-use alluvium_delta::{DeltaSink, TableRole};
+use alluvium_core::audit::{LettersReport, LogEntry, Report, Scan, ScanReport, audit, audit_letters};
+use alluvium_delta::{DeltaReader, Error, FileFault, KafkaScan, TableRole};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// What a table proves of its pipeline.
 #[derive(Debug, Serialize)]
 pub struct Proof {
     pub log: Report,
-    /// Dead letters that the table of dead letters holds, by its own log.
-    pub dead_letters: u64,
-    /// Whether dead letters are there whose rows are not: a process ended between the two commits. The
-    /// pipeline's next run commits those rows, and does not write the letters again.
-    pub letters_ahead: bool,
-    /// Why the rows cannot be told apart from others', if they cannot.
+    pub dead_letters: LettersReport,
+    /// Data files that are not there as the log says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// Why rows were not scanned, if they could not be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unscanned: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scan: Option<Scan>,
+    pub scan: Option<ScanReport>,
 }
 
-/// What the metadata column of the rows says.
-#[derive(Debug, Default, Serialize)]
-pub struct Scan {
-    pub rows: u64,
-    /// Rows whose offset is in the table more than once.
-    pub doubled: u64,
-    /// Rows at offsets that no commit covers.
-    pub stray: u64,
-    /// Records that became rows by the log, less those found.
-    pub missing: i64,
+/// A data file that is missing or of another size.
+#[derive(Debug, Serialize)]
+pub struct File {
+    pub table: &'static str,
+    pub path: String,
+    /// Bytes by the log.
+    pub said: u64,
+    /// Bytes in the store; `None` when it is missing.
+    pub found: Option<u64>,
 }
 
 impl Proof {
     pub fn holds(&self) -> bool {
-        let scanned = self.scan.as_ref().is_none_or(|scan| scan.doubled == 0 && scan.missing == 0 && scan.stray == 0);
-        self.log.holds() && self.letters_hold() && scanned
-    }
-
-    /// Whether there are as many dead letters as records were rejected.
-    pub fn letters_hold(&self) -> bool {
-        let rejected = self.log.counts().rejected;
-        // What the cleaned up part of a log counted is not known any more.
-        let partial = self.log.first_version > 0 && self.dead_letters >= rejected;
-        self.dead_letters == rejected || partial || (self.letters_ahead && self.dead_letters > rejected)
+        let scanned = self.scan.as_ref().is_none_or(ScanReport::holds);
+        self.log.holds() && self.dead_letters.holds() && self.files.is_empty() && scanned
     }
 }
 
-/// Audits the log, and the rows too where `column` names their metadata column.
-pub async fn prove(sink: &DeltaSink, pipeline: &Pipeline, column: Option<&str>) -> Result<Proof, Failure> {
-    let failed = |error: alluvium_delta::Error| Failure::classified(&error);
+/// Audits the logs, and the rows and letters too where `column` names the rows' metadata column.
+/// All is of one moment, also while the pipeline runs: that of the newest commit of rows.
+pub async fn prove(tables: &DeltaReader, pipeline: &Pipeline, column: Option<&str>) -> Result<Proof, Failure> {
     let (id, topic) = (&pipeline.id, &pipeline.source.topic);
-    let (entries, positions) = consistent(sink).await?;
+    let entries = history(tables, TableRole::Rows).await?;
+    let newest = entries.last().map(|entry| entry.version);
+    let positions = match newest {
+        Some(version) => tables.positions(version).await.map_err(failed)?,
+        None => Vec::new(),
+    };
     let log = audit(id, topic, &entries, &positions);
-    if log.commits == 0 {
+    let (Some(newest), 1..) = (newest, log.commits) else {
         let generation = id.generation();
         return Err(Failure::input(format!(
             "the table holds no commit of pipeline {id} (generation {generation}) on topic {topic}"
         ))
         .with_hint("check `table`, `tenant`, `name`, `generation` and `topic` in the pipeline file"));
-    }
-    let letters = sink.history(TableRole::DeadLetters).await.map_err(failed)?;
-    let own = letters.iter().map(|commit| &commit.entry).filter(|entry| is_of(entry, id, topic));
-    let dead_letters = own.filter_map(|entry| entry.rows_added).sum();
-    let ahead = |entry: &LogEntry| {
-        entry.info.iter().flat_map(|info| &info.partitions).any(|progress| {
-            let proof = log.partitions.iter().find(|proof| proof.partition == progress.partition);
-            proof.is_none_or(|proof| progress.span.to() > proof.to)
-        })
     };
-    let letters_ahead = letters.iter().map(|commit| &commit.entry).filter(|entry| is_of(entry, id, topic)).any(ahead);
-    let others = entries.iter().any(|entry| entry.files_added > 0 && entry.info.is_some() && !is_of(entry, id, topic));
-    let unscanned = (column.is_some() && others)
-        .then_some("rows of other pipelines or generations are in the table: they cannot be told apart");
-    let scan = match column.filter(|_| unscanned.is_none()) {
-        Some(column) => Some(scan(sink, column, &log).await?),
-        None => None,
-    };
-    Ok(Proof { log, dead_letters, letters_ahead, unscanned, scan })
-}
-
-/// The log's entries and the positions of one moment, also while the pipeline runs.
-async fn consistent(sink: &DeltaSink) -> Result<(Vec<LogEntry>, Vec<(Partition, i64)>), Failure> {
-    let failed = |error: alluvium_delta::Error| Failure::classified(&error);
-    let mut tries = 0;
-    loop {
-        let before = sink.load().await.map_err(failed)?.positions;
-        let history = sink.history(TableRole::Rows).await.map_err(failed)?;
-        let after = sink.load().await.map_err(failed)?.positions;
-        tries += 1;
-        if before == after || tries == 20 {
-            return Ok((history.into_iter().map(|commit| commit.entry).collect(), after));
-        }
+    // Letters are committed before their rows: those of all rows seen are there by now.
+    let letters = history(tables, TableRole::DeadLetters).await?;
+    let newest_letters = letters.last().map(|entry| entry.version);
+    let dead_letters = audit_letters(id, topic, &letters, &log);
+    let mut proof = Proof { log, dead_letters, files: Vec::new(), unscanned: None, scan: None };
+    let Some(column) = column else { return Ok(proof) };
+    let others = entries.iter().any(|entry| {
+        let own = |info: &alluvium_core::CommitInfo| {
+            info.pipeline == id.to_string() && info.generation == id.generation() && info.topic == *topic
+        };
+        !entry.adds.is_empty() && entry.info.as_ref().is_some_and(|info| !own(info))
+    });
+    if others {
+        let why = "rows of other pipelines or generations are in the table: they cannot be told apart";
+        proof.unscanned = Some(why);
+        return Ok(proof);
     }
-}
-
-fn is_of(entry: &LogEntry, id: &PipelineId, topic: &str) -> bool {
-    let of = |info: &alluvium_core::CommitInfo| {
-        info.pipeline == id.to_string() && info.generation == id.generation() && info.topic == topic
-    };
-    entry.info.as_ref().is_some_and(of)
-}
-
-/// The offsets of one partition that were seen, one bit each.
-struct Seen {
-    from: i64,
-    to: i64,
-    bits: Vec<u64>,
-    distinct: u64,
-}
-
-impl Seen {
-    /// Marks an offset; whether it is new, and whether it is covered at all.
-    fn mark(&mut self, offset: i64) -> Option<bool> {
-        if offset < self.from || offset >= self.to {
-            return None;
-        }
-        let at = (offset - self.from) as usize;
-        let word = self.bits.get_mut(at / 64)?;
-        let new = *word & (1 << (at % 64)) == 0;
-        *word |= 1 << (at % 64);
-        self.distinct += u64::from(new);
-        Some(new)
+    for (table, role, version) in
+        [("table", TableRole::Rows, Some(newest)), ("dead letters", TableRole::DeadLetters, newest_letters)]
+    {
+        let Some(version) = version else { continue };
+        let faults = tables.file_faults(role, version).await.map_err(failed)?;
+        let file = |FileFault { path, said, found }| File { table, path, said, found };
+        proof.files.extend(faults.into_iter().map(file));
     }
+    if !proof.files.is_empty() {
+        proof.unscanned = Some("files are missing or damaged");
+        return Ok(proof);
+    }
+    let mut scan = Scan::new(&proof.log, &proof.dead_letters);
+    let mut rows = tables.scan_rows(column, Some(newest)).await.map_err(failed)?;
+    each(&mut rows, |row| scan.row(row.partition, row.offset, row.row.unwrap_or(0))).await?;
+    let mut letters = tables.scan_letters(newest_letters).await.map_err(failed)?;
+    each(&mut letters, |letter| scan.letter(letter.partition, letter.offset)).await?;
+    let scan = scan.finish();
+    proof.scan = Some(scan);
+    Ok(proof)
 }
 
-async fn scan(sink: &DeltaSink, column: &str, log: &Report) -> Result<Scan, Failure> {
-    let failed = |error: alluvium_delta::Error| Failure::classified(&error);
-    let mut seen: BTreeMap<Partition, Seen> = BTreeMap::new();
-    for proof in &log.partitions {
-        let words = (proof.to - proof.from).max(0) as usize / 64 + 1;
-        seen.insert(proof.partition, Seen { from: proof.from, to: proof.to, bits: vec![0; words], distinct: 0 });
+async fn history(tables: &DeltaReader, role: TableRole) -> Result<Vec<LogEntry>, Failure> {
+    let history = tables.history(role).await.map_err(failed)?;
+    Ok(history.into_iter().map(|commit| commit.entry).collect())
+}
+
+async fn each(scan: &mut KafkaScan, mut take: impl FnMut(alluvium_delta::KafkaRow)) -> Result<(), Failure> {
+    while let Some(batch) = scan.next().await {
+        batch.map_err(failed)?.into_iter().for_each(&mut take);
     }
-    let mut scan = Scan::default();
-    let mut rows = sink.scan_kafka_column(column).await.map_err(failed)?;
-    while let Some(batch) = rows.next().await {
-        for row in batch.map_err(failed)? {
-            scan.rows += 1;
-            // Later rows of one record are told by their number, not by their offset.
-            let first = row.row.is_none_or(|row| row == 0);
-            match seen.get_mut(&row.partition).map(|seen| seen.mark(row.offset)) {
-                Some(Some(new)) if first && !new => scan.doubled += 1,
-                Some(Some(_)) => {}
-                // Committed since the log was read, or before the oldest entry that is left of it.
-                _ if log.is_outside(row.partition, row.offset) => {}
-                _ => scan.stray += 1,
-            }
-        }
+    Ok(())
+}
+
+/// A log that is broken is the table's fault, not the pipeline file's.
+fn failed(error: Error) -> Failure {
+    match error {
+        Error::ParseLog { .. } | Error::LogHole { .. } => Failure::classified(&error).into_failed(),
+        error => Failure::classified(&error),
     }
-    let distinct: u64 = seen.values().map(|seen| seen.distinct).sum();
-    scan.missing = log.counts().kept as i64 - distinct as i64;
-    Ok(scan)
 }

@@ -157,7 +157,7 @@ pub fn is_committed(outcome: &Outcome) -> bool {
 
 /// How often each offset of each partition is in the rows' table.
 pub async fn offsets(sink: &DeltaSink) -> BTreeMap<(i32, i64), usize> {
-    let mut scan = sink.scan_kafka_column("_kafka").await.unwrap();
+    let mut scan = sink.reader().scan_rows("_kafka", None).await.unwrap();
     let mut found = BTreeMap::new();
     while let Some(batch) = scan.next().await {
         for row in batch.unwrap() {
@@ -170,7 +170,7 @@ pub async fn offsets(sink: &DeltaSink) -> BTreeMap<(i32, i64), usize> {
 /// How often each offset of each partition is in the dead letters' table.
 pub async fn letters(sink: &DeltaSink) -> BTreeMap<(i32, i64), usize> {
     let columns = ["partition".to_owned(), "offset".to_owned()];
-    let batch = match sink.first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await {
+    let batch = match sink.reader().first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await {
         Ok(batch) => batch,
         Err(error @ Error::NoColumn { .. }) => panic!("{error}"),
         Err(error) => panic!("{error:?}"),

@@ -2,7 +2,6 @@
 
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::{cli, load, output};
-use alluvium_core::seam::Table;
 use alluvium_kafka::KafkaTopic;
 use alluvium_runtime::Planner;
 use serde::Serialize;
@@ -58,8 +57,8 @@ async fn check_file(file: &Path, host: &Arc<alluvium_wasm::Host>, connect: bool)
         Planner::new(&loaded.pipeline, &loaded.plugins, &table).map_err(|error| Failure::classified(&error))?;
         return Ok(id);
     }
-    let sink = load::sink(file, &loaded.pipeline).await?;
-    let state = sink.load().await.map_err(|error| Failure::classified(&error))?;
+    let tables = load::tables(file, &loaded.pipeline)?;
+    let state = tables.writable_state().await.map_err(|error| Failure::classified(&error))?;
     Planner::new(&loaded.pipeline, &loaded.plugins, &state).map_err(|error| Failure::classified(&error))?;
     let source = KafkaTopic::connect(&load::kafka_config(file, &loaded.pipeline)?);
     let source = source.map_err(|error| Failure::classified(&error))?;

@@ -268,7 +268,7 @@ impl Drop for Worker {
 }
 
 async fn report(sink: &DeltaSink, pipeline: &alluvium_config::Pipeline, ledger: &Ledger) -> Result<(), Failure> {
-    let proof = prove(sink, pipeline, pipeline.sink.metadata.kafka.as_deref()).await?;
+    let proof = prove(sink.reader(), pipeline, pipeline.sink.metadata.kafka.as_deref()).await?;
     output::line("");
     super::verify::print(&proof);
     output::line("");
@@ -279,18 +279,18 @@ async fn report(sink: &DeltaSink, pipeline: &alluvium_config::Pipeline, ledger: 
     output::line(format!("{:<14}{:>10}", "produced", produced));
     output::line(format!("{:<14}{:>10}", "rows", counts.rows));
     output::line(format!("{:<14}{:>10}", "filtered", counts.filtered));
-    output::line(format!("{:<14}{:>10}", "dead letters", proof.dead_letters));
+    output::line(format!("{:<14}{:>10}", "dead letters", proof.dead_letters.letters));
     output::line(format!("{:<14}{:>10}", "missing", scan.map_or(0, |scan| scan.missing)));
     output::line(format!("{:<14}{:>10}", "doubled", scan.map_or(0, |scan| scan.doubled)));
     output::line("");
     let columns = ["id", "event_time", "customer", "amount", "order_date", "_kafka"];
     let columns = columns.map(str::to_owned);
-    let rows = sink.first_rows(TableRole::Rows, Some(&columns), ROWS_SHOWN).await;
+    let rows = sink.reader().first_rows(TableRole::Rows, Some(&columns), ROWS_SHOWN).await;
     let rows = rows.map_err(|error| Failure::classified(&error))?;
     let table = pretty_format_batches(&[rows]).map_err(|error| Failure::caused("the rows cannot be shown", &error))?;
     output::line(table);
     let expected = (produced as u64, load(&ledger.rows), load(&ledger.filtered), load(&ledger.broken));
-    let found = (counts.read, counts.rows, counts.filtered, proof.dead_letters);
+    let found = (counts.read, counts.rows, counts.filtered, proof.dead_letters.letters);
     if !proof.holds() || expected != found {
         return Err(Failure::new(format!("the table is not what was produced: {found:?} instead of {expected:?}")));
     }

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::{cli, load, output};
 use alluvium_core::position::{Resume, resume};
-use alluvium_core::seam::Table;
 use alluvium_kafka::KafkaTopic;
 use serde::Serialize;
 
@@ -20,8 +19,8 @@ struct Row {
 
 pub async fn position(arguments: cli::Position) -> Result<(), Failure> {
     let pipeline = load::pipeline(&arguments.file)?;
-    let sink = load::sink(&arguments.file, &pipeline).await?;
-    let table = sink.load().await.map_err(|error| Failure::classified(&error))?;
+    let tables = load::tables(&arguments.file, &pipeline)?;
+    let table = tables.state().await.map_err(|error| Failure::classified(&error))?;
     let source = KafkaTopic::connect(&load::kafka_config(&arguments.file, &pipeline)?);
     let source = source.map_err(|error| Failure::classified(&error))?;
     let mut rows = Vec::new();

@@ -1,12 +1,13 @@
 //! `alluvium verify`
 
 use crate::failure::Failure;
-use crate::proof::{Proof, prove};
+use crate::proof::{File, Proof, prove};
 use crate::{cli, load, output};
+use alluvium_core::audit::{Finding, LettersProof, ScanReport};
 
 pub async fn verify(arguments: cli::Verify) -> Result<(), Failure> {
     let pipeline = load::pipeline(&arguments.file)?;
-    let sink = load::existing_sink(&arguments.file, &pipeline).await?;
+    let tables = load::existing_tables(&arguments.file, &pipeline)?;
     let column = match (arguments.scan, &pipeline.sink.metadata.kafka) {
         (false, _) => None,
         (true, Some(column)) => Some(column.as_str()),
@@ -15,7 +16,7 @@ pub async fn verify(arguments: cli::Verify) -> Result<(), Failure> {
                 .with_hint("verify without --scan proves from the log alone"));
         }
     };
-    let proof = prove(&sink, &pipeline, column).await?;
+    let proof = prove(&tables, &pipeline, column).await?;
     if arguments.json {
         output::json(&proof);
     } else {
@@ -34,7 +35,10 @@ pub fn print(proof: &Proof) {
         log.first_version, log.last_version, log.commits
     ));
     if log.first_version > 0 {
-        output::line("older versions were cleaned up: what follows is proven from there on");
+        output::line(format!(
+            "older versions were cleaned up: it is proven from version {} on, from each partition's offset below",
+            log.first_version
+        ));
     }
     output::line(format!(
         "{:>9} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}",
@@ -50,24 +54,57 @@ pub fn print(proof: &Proof) {
             output::line(format!("{:>9} {} lost offsets were skipped on the owner's word", "", proof.skipped));
         }
     }
-    for finding in &log.findings {
-        output::line(format!("{}: {finding}", if finding.is_fault() { "FAULT" } else { "note" }));
-    }
-    let rejected = log.counts().rejected;
-    if !proof.letters_hold() {
-        let found = proof.dead_letters;
-        output::line(format!("FAULT: {rejected} records were rejected, but there are {found} dead letters"));
-    } else if proof.letters_ahead {
-        output::line("note: a flush was interrupted after its dead letters; the next run commits its rows");
+    print_findings("", &log.findings);
+    print_letters(proof);
+    for File { table, path, said, found } in &proof.files {
+        output::line(match found {
+            None => format!("FAULT: {table}: data file {path} is missing"),
+            Some(found) => format!("FAULT: {table}: data file {path} has {found} bytes instead of {said}"),
+        });
     }
     if let Some(why) = proof.unscanned {
         output::line(format!("note: no scan: {why}"));
     }
     if let Some(scan) = &proof.scan {
-        let (rows, missing, doubled, stray) = (scan.rows, scan.missing, scan.doubled, scan.stray);
-        output::line(format!(
-            "scan of {rows} rows: missing {missing}, doubled {doubled}, outside of all commits {stray}"
-        ));
+        print_scan(scan);
     }
     output::line(if proof.holds() { "every offset is accounted for exactly once" } else { "NOT exactly once" });
+}
+
+fn print_findings(table: &str, findings: &[Finding]) {
+    for finding in findings {
+        output::line(format!("{}: {table}{finding}", if finding.is_fault() { "FAULT" } else { "note" }));
+    }
+}
+
+fn print_letters(proof: &Proof) {
+    let letters = &proof.dead_letters;
+    if letters.first_version > 0 {
+        let first = letters.first_version;
+        output::line(format!("dead letters: versions before {first} were cleaned up: older letters are not counted"));
+    }
+    print_findings("dead letters: ", &letters.findings);
+    for wrong in letters.wrong() {
+        let LettersProof { partition, rejected, letters, beside } = wrong;
+        output::line(format!(
+            "FAULT: partition {partition}: {rejected} records were rejected, but there are {} dead letters",
+            letters + beside
+        ));
+    }
+    if letters.ahead {
+        output::line("note: a flush was interrupted after its dead letters; the next run commits its rows");
+    }
+}
+
+fn print_scan(scan: &ScanReport) {
+    let ScanReport { rows, letters, missing, doubled, stray, extra, removed, findings } = scan;
+    for finding in findings {
+        output::line(format!("FAULT: {finding}"));
+    }
+    if *removed > 0 {
+        output::line(format!("note: {removed} records are gone from commits of which other writers removed rows"));
+    }
+    output::line(format!(
+        "scan of {rows} rows and {letters} dead letters: missing {missing}, doubled {doubled}, outside of all commits {stray}, too many {extra}"
+    ));
 }
