@@ -143,8 +143,8 @@ async fn verify_names_what_is_wrong() {
     bench.produce(3, 0..300, 600).await;
     bench.run_to_end("first");
     bench.produce(3, 300..600, 600).await;
-    // Between the dead letters and their rows: nothing is wrong.
-    bench.run("killed", &[], &[("ALLUVIUM_KILL_AT", "dead-letters:after#1")]).wait(PATIENCE);
+    // Between the rows and their dead letters: nothing is wrong.
+    bench.run("killed", &[], &[("ALLUVIUM_KILL_AT", "dead-letters:before#1")]).wait(PATIENCE);
     let mut verify = bench.alluvium("between", &["verify", "--scan", "pipeline.toml"], &[]);
     verify.done(PATIENCE);
     assert!(verify.out().contains("interrupted"), "{}", verify.out());

@@ -190,8 +190,7 @@ table = "{name}"
 
     /// The sum of stored positions.
     pub async fn committed(&self, pipeline: &str) -> i64 {
-        use alluvium_core::seam::Table;
-        let state = self.sink(pipeline).await.load().await.expect("the table loads");
+        let state = self.sink(pipeline).await.reader().state().await.expect("the table loads");
         state.positions.iter().map(|(_, position)| position).sum()
     }
 
@@ -253,8 +252,7 @@ table = "{name}"
 
     /// The positions that the table holds.
     pub async fn positions(&self, pipeline: &str) -> Vec<(Partition, i64)> {
-        use alluvium_core::seam::Table;
-        let mut positions = self.sink(pipeline).await.load().await.expect("the table loads").positions;
+        let mut positions = self.sink(pipeline).await.reader().state().await.expect("the table loads").positions;
         positions.sort_unstable();
         positions
     }

@@ -52,6 +52,12 @@ impl LogEntry {
         self.info.as_ref().is_some_and(of)
     }
 
+    /// The mark of dead letters that the commit set; see [`crate::letters::Marks`].
+    fn mark(&self, pipeline: &PipelineId, topic: &str) -> Option<i64> {
+        let id = AppId::dead_letters(pipeline, topic);
+        self.transactions.iter().find(|(found, _)| found == id.as_str()).map(|(_, mark)| *mark)
+    }
+
     /// Files added with a data change.
     fn added(&self) -> impl Iterator<Item = &FileChange> {
         self.adds.iter().filter(|file| file.data_change)
@@ -198,6 +204,9 @@ pub struct Report {
     pub commits: u64,
     pub partitions: Vec<PartitionProof>,
     pub findings: Vec<Finding>,
+    /// The newest mark of dead letters, and the version that set it.
+    #[serde(skip)]
+    pub letters: Option<(i64, u64)>,
 }
 
 impl Report {
@@ -230,6 +239,8 @@ pub fn audit(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], stored: &
     for entry in entries {
         if entry.is_of(pipeline, topic) {
             audit.own_commit(entry);
+            audit.report.letters =
+                audit.report.letters.max(entry.mark(pipeline, topic).map(|mark| (mark, entry.version)));
             let again = files.add_own(entry);
             audit.report.findings.extend(again);
         } else {

@@ -117,6 +117,17 @@ pub enum ChunkError {
     Order { partition: Partition, before: i64, offset: i64 },
 }
 
+/// A chunk on its arrival.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// What follows, without what was known before.
+    Next(Chunk),
+    /// Nothing new.
+    Known,
+    /// Records between are missing: they must be read first.
+    Gap,
+}
+
 impl Chunk {
     /// A chunk; its records' offsets must rise and lie in `span`. No records at all is a span
     /// that holds none (transaction markers, compaction).
@@ -131,9 +142,18 @@ impl Chunk {
         Ok(Self { partition, span, records })
     }
 
+    /// What to do with a chunk that arrives when `next` is the next offset to take. A source that was
+    /// told to read anew may repeat what is already known.
+    pub fn arrive(self, next: i64) -> Arrival {
+        if self.span.from() > next {
+            return Arrival::Gap;
+        }
+        self.starting_at(next).map_or(Arrival::Known, Arrival::Next)
+    }
+
     /// The part of the chunk from `offset` on; `None` when the span ends before or does not reach
-    /// back to `offset`. A source that was told to read anew may repeat what is already known.
-    pub fn starting_at(self, offset: i64) -> Option<Self> {
+    /// back to `offset`.
+    fn starting_at(self, offset: i64) -> Option<Self> {
         if self.span.from() == offset {
             return Some(self);
         }

@@ -86,6 +86,12 @@ impl AppId {
         Self(format!("{}/{}/{}/{}/{}", pipeline.tenant, pipeline.name, pipeline.generation, topic, partition))
     }
 
+    /// The id whose versions are the marks of dead letters, in the rows' log and in theirs; see
+    /// [`crate::letters::Marks`].
+    pub fn dead_letters(pipeline: &PipelineId, topic: &str) -> Self {
+        Self(format!("{}/{}/{}/{}/dead-letters", pipeline.tenant, pipeline.name, pipeline.generation, topic))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -6,7 +6,8 @@
 //! - [`Chunk`]: consecutive records of one partition with the [`Span`] of offsets they cover.
 //! - [`Counts`]: where the records of a span went; they must balance.
 //! - [`position`]: where reading a partition starts, and when it must not.
-//! - [`commit`]: whether a flush may be committed, and what an unknown outcome was.
+//! - [`commit`]: the steps of a commit, and what an unknown outcome was.
+//! - [`letters`]: how dead letters get into their table exactly once.
 //! - [`audit`]: proof from the log alone that no offset is missing or doubled.
 //! - [`seam`]: the two places where IO is plugged in, [`seam::Source`] and [`seam::Table`].
 
@@ -19,12 +20,13 @@ pub mod dead_letter;
 pub mod error;
 pub mod ids;
 pub mod info;
+pub mod letters;
 pub mod packed;
 pub mod position;
 pub mod seam;
 pub mod span;
 
-pub use chunk::{Chunk, Records};
+pub use chunk::{Arrival, Chunk, Records};
 pub use counts::Counts;
 pub use data_type::DataType;
 pub use dead_letter::{DeadLetter, Reason, Stage};

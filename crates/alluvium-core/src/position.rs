@@ -45,6 +45,31 @@ pub fn resume(stored: Option<i64>, watermarks: Watermarks) -> Resume {
     }
 }
 
+/// A partition that is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cursor {
+    /// The next offset to take.
+    pub next: i64,
+    /// Whether the table held no position when reading began, so that none may stand for the start of
+    /// the first span.
+    pub was_absent: bool,
+}
+
+impl Cursor {
+    /// At a stored position.
+    pub fn at(next: i64) -> Self {
+        Self { next, was_absent: false }
+    }
+
+    /// Where a partition without a stored position begins; `None` when the policy's choice must be
+    /// committed first: a crash before the first flush would choose anew, and lose what arrived in
+    /// between. With `others`, the pipeline has positions: a partition added later starts at its
+    /// beginning, whatever the policy. The beginning needs no commit: it is the same for everybody.
+    pub fn begin(policy: StartPolicy, others: bool, watermarks: Watermarks) -> Option<Self> {
+        (others || policy == StartPolicy::Earliest).then_some(Self { next: watermarks.low, was_absent: true })
+    }
+}
+
 /// Stored data and broker do not fit together: going on would lose or double records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PositionError {

@@ -5,6 +5,7 @@
 use crate::{Chunk, Classified, CommitInfo, DeadLetter, Partition, position::Watermarks};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 
@@ -104,8 +105,8 @@ pub struct Flush<F> {
     pub schema: SchemaRef,
     pub files: Vec<F>,
     pub dead_letters: Vec<DeadLetter>,
-    /// Whether an absent position may stand for a span's start; see [`crate::commit::Claim`].
-    pub may_be_absent: bool,
+    /// Partitions for which no position may stand for their span's start; see [`crate::commit::Claim`].
+    pub absent: BTreeSet<Partition>,
 }
 
 /// What became of a commit.
@@ -124,6 +125,14 @@ pub enum Outcome {
     SchemaMoved {
         column: String,
     },
+}
+
+impl Outcome {
+    /// Whether work done since the flush stands. Otherwise all of it is dropped, and reading goes on
+    /// from what the table says.
+    pub fn holds(&self) -> bool {
+        matches!(self, Self::Committed { .. } | Self::AlreadyCommitted)
+    }
 }
 
 /// Encodes rows into data files, on the calling thread.
@@ -147,14 +156,14 @@ pub trait Table: Send + Sync + 'static {
     type File: Send + 'static;
     type Writer: RowWriter<File = Self::File, Error = Self::Error>;
 
-    /// Reads the newest state.
+    /// Reads the newest state, after writing the dead letters that an interrupted commit owes.
     fn load(&self) -> impl Future<Output = Result<TableState, Self::Error>> + Send;
 
     /// A writer of rows of `schema`. Does no IO.
     fn writer(&self, schema: SchemaRef) -> Result<Self::Writer, Self::Error>;
 
-    /// Commits a flush as one transaction: uploads its files, commits its dead letters, grows the
-    /// schema, commits the rows. Creates tables that are absent. May be called again with the same
-    /// flush after an error.
+    /// Commits a flush as one transaction, by the steps of [`crate::commit`]: uploads its files, grows the
+    /// schema, commits the rows, then their dead letters. Creates tables that are absent. May be called
+    /// again with the same flush after an error.
     fn commit(&self, flush: &mut Flush<Self::File>) -> impl Future<Output = Result<Outcome, Self::Error>> + Send;
 }

@@ -6,8 +6,8 @@ use alluvium_core::chunk::{Header, NO_TIMESTAMP, Record, decode_headers, encode_
 use alluvium_core::commit::{Claim, Verdict, judge};
 use alluvium_core::position::{Resume, Watermarks, resume};
 use alluvium_core::{
-    AppId, Chunk, CommitInfo, CommitKind, Counts, DataType, Packed, Partition, PartitionProgress, PipelineId, Records,
-    Span,
+    AppId, Arrival, Chunk, CommitInfo, CommitKind, Counts, DataType, Packed, Partition, PartitionProgress, PipelineId,
+    Records, Span,
 };
 use proptest::prelude::*;
 
@@ -168,6 +168,53 @@ fn a_scan_names_what_is_there_twice_or_not_at_all() {
     }
 }
 
+/// A commit of rows that names letters, or the commit of those letters.
+fn letters_commit(kind: CommitKind, version: u64, span: (i64, i64), mark: i64) -> LogEntry {
+    let mut entry = rows_commit(version, &[(0, span.0, span.1)]);
+    let id = AppId::dead_letters(&pipeline(), "orders").as_str().to_owned();
+    entry.transactions.push((id, mark));
+    let info = entry.info.as_mut().unwrap();
+    info.kind = kind;
+    let kept = if kind == CommitKind::Rows { (span.1 - span.0) as u64 - 1 } else { 0 };
+    info.partitions[0].counts = Counts { read: kept + 1, kept, rows: kept, filtered: 0, rejected: 1 };
+    entry.adds[0].rows = Some(if kind == CommitKind::Rows { kept } else { 1 });
+    entry
+}
+
+#[test]
+fn letters_are_there_or_owed() {
+    let rows = [letters_commit(CommitKind::Rows, 0, (0, 4), 0), letters_commit(CommitKind::Rows, 1, (4, 7), 1)];
+    let letters = [(0, (0, 4)), (1, (4, 7)), (2, (7, 9))]
+        .map(|(mark, span)| letters_commit(CommitKind::DeadLetters, mark as u64, span, mark));
+    let log = audit(&pipeline(), "orders", &rows, &[(Partition(0), 7)]);
+    assert!(log.holds(), "{log:?}");
+    let check = |letters: &[LogEntry]| audit_letters(&pipeline(), "orders", letters, &log);
+    for (count, owed) in [(1, Some(1)), (2, None)] {
+        let report = check(&letters[..count]);
+        assert!(report.holds(), "{report:?}");
+        assert_eq!((report.owed, report.partitions[0].owed), (owed, owed.map_or(0, |_| 1)));
+    }
+    // Written after the rows' log was read.
+    let later = check(&letters);
+    assert!(later.holds() && later.owed.is_none() && later.partitions[0].letters == 2, "{later:?}");
+    // Only the newest commit's letters may still be on their way.
+    assert_eq!(check(&[]).wrong().count(), 1);
+    let mut second = letters[1].clone();
+    second.version = 0;
+    assert_eq!(check(&[second]).wrong().count(), 1);
+
+    let scanned = |letters: &[LogEntry], offsets: &[i64]| {
+        let letters = check(letters);
+        let mut scan = Scan::new(&log, &letters);
+        [0, 1, 2, 4, 5].iter().for_each(|offset| scan.row(Partition(0), *offset, 0));
+        offsets.iter().for_each(|offset| scan.letter(Partition(0), *offset));
+        scan.finish()
+    };
+    assert!(scanned(&letters[..1], &[3]).holds());
+    assert!(scanned(&letters[..2], &[3, 6]).holds());
+    assert!(!scanned(&letters[..2], &[3]).holds());
+}
+
 #[test]
 fn a_file_that_is_added_again_is_named() {
     let mut again = rows_commit(1, &[(0, 10, 20)]);
@@ -227,6 +274,9 @@ fn judgement_of_single_partitions() {
     assert_eq!(judge(&[claim(5, 9, Some(5), false)]), Verdict::Proceed);
     assert_eq!(judge(&[claim(5, 9, Some(9), false)]), Verdict::AlreadyCommitted);
     assert_eq!(judge(&[claim(5, 9, None, true)]), Verdict::Proceed);
+    assert_eq!(judge(&[claim(5, 5, None, true)]), Verdict::Proceed);
+    assert_eq!(judge(&[claim(5, 5, Some(5), true)]), Verdict::AlreadyCommitted);
+    assert_eq!(judge(&[claim(5, 5, Some(5), true), claim(3, 3, None, true)]), Verdict::Proceed);
     for stored in [None, Some(4), Some(6), Some(10)] {
         let found = vec![(Partition(0), stored)];
         assert_eq!(judge(&[claim(5, 9, stored, false)]), Verdict::Fenced { found });
@@ -335,12 +385,13 @@ proptest! {
         let span = Span::new(from, from + 2 * count).unwrap();
         let chunk = Chunk::new(Partition(0), span, records).unwrap();
         let kept: Vec<i64> = chunk.records().offsets().iter().copied().filter(|offset| *offset >= at).collect();
-        match chunk.starting_at(at) {
-            Some(cut) => {
+        match chunk.arrive(at) {
+            Arrival::Next(cut) => {
                 prop_assert_eq!(cut.span(), Span::new(at, span.to()).unwrap());
                 prop_assert_eq!(cut.records().offsets(), kept);
             }
-            None => prop_assert!(at < span.from() || at >= span.to()),
+            Arrival::Gap => prop_assert!(at < span.from()),
+            Arrival::Known => prop_assert!(at >= span.to() && at > span.from()),
         }
     }
 

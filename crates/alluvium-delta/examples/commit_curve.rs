@@ -8,6 +8,7 @@ use alluvium_core::seam::{Flush, RowWriter, Table};
 use alluvium_core::{CommitInfo, CommitKind, Counts, Partition, PartitionProgress, PipelineId, Span};
 use alluvium_delta::{DeltaConfig, DeltaSink, TableRole};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,7 +89,7 @@ fn flush(
         plan: None,
     };
     let files = writer.finish()?;
-    Ok(Flush { info, schema: batch.schema(), files, dead_letters: Vec::new(), may_be_absent: true })
+    Ok(Flush { info, schema: batch.schema(), files, dead_letters: Vec::new(), absent: BTreeSet::from([Partition(0)]) })
 }
 
 fn resident_kib() -> u64 {

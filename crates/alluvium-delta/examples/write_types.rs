@@ -19,6 +19,7 @@ use arrow_array::{
     Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -337,7 +338,7 @@ async fn write(sink: &DeltaSink, batch: &RecordBatch, from: i64) -> Result<(), B
         plugin: None,
     };
     let schema = batch.schema();
-    let mut flush = Flush { info, schema, files, dead_letters: vec![letter], may_be_absent: true };
+    let mut flush = Flush { info, schema, files, dead_letters: vec![letter], absent: BTreeSet::from([Partition(0)]) };
     println!("{} rows: {:?}", rows, sink.commit(&mut flush).await?);
     Ok(())
 }

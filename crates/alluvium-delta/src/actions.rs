@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::writer::DataFile;
-use alluvium_core::CommitInfo;
 use alluvium_core::info::COMMIT_INFO_KEY;
+use alluvium_core::{CommitInfo, PartitionProgress};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -75,6 +75,41 @@ pub(crate) struct Transaction {
     pub version: i64,
 }
 
+/// The `add` action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Add {
+    pub path: String,
+    pub partition_values: BTreeMap<String, Option<String>>,
+    pub size: u64,
+    pub modification_time: i64,
+    pub data_change: bool,
+    pub stats: String,
+}
+
+impl From<&DataFile> for Add {
+    fn from(file: &DataFile) -> Self {
+        Self {
+            path: file.url(),
+            partition_values: file.partition_values().clone(),
+            size: file.size(),
+            modification_time: file.modified(),
+            data_change: true,
+            stats: file.stats().to_owned(),
+        }
+    }
+}
+
+/// Dead letters that an entry of the rows' log names: what their own log is to say of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NamedLetters {
+    /// See [`alluvium_core::letters::Marks`].
+    pub mark: i64,
+    pub partitions: Vec<PartitionProgress>,
+    /// Their files, uploaded before they were named.
+    pub files: Vec<Add>,
+}
+
 /// One line of a log entry; actions that are not read here leave all fields empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -97,6 +132,8 @@ pub(crate) struct CommitLine {
     pub operation: Option<Value>,
     #[serde(default, rename = "alluvium")]
     pub info: Option<Value>,
+    #[serde(default, rename = "alluviumDeadLetters")]
+    pub letters: Option<Value>,
 }
 
 /// The lines of a log entry.
@@ -127,7 +164,10 @@ pub(crate) struct Entry {
 pub(crate) struct EntryParts<'a> {
     pub protocol: Option<&'a Protocol>,
     pub metadata: Option<&'a Metadata>,
-    pub files: &'a [&'a DataFile],
+    pub files: Vec<Add>,
+    /// Rows in the files.
+    pub rows: u64,
+    pub letters: Option<&'a NamedLetters>,
     pub transactions: Vec<Transaction>,
     pub partition_by: &'a [String],
 }
@@ -145,7 +185,7 @@ pub(crate) fn entry(
     lines.extend(parts.protocol.map(|protocol| json!({ "protocol": protocol })));
     lines.extend(parts.metadata.map(|metadata| json!({ "metaData": metadata })));
     lines.extend(parts.transactions.iter().map(|transaction| json!({ "txn": transaction })));
-    lines.extend(parts.files.iter().map(|file| add_line(file)));
+    lines.extend(parts.files.iter().map(|file| json!({ "add": file })));
     let mut bytes = Vec::new();
     for line in lines {
         serde_json::to_writer(&mut bytes, &line).map_err(encode)?;
@@ -175,33 +215,33 @@ fn commit_line(
         }
         Operation::AddColumns => ("ADD COLUMNS", json!({})),
     };
-    let sum = |part: fn(&DataFile) -> u64| parts.files.iter().map(|file| part(file)).sum::<u64>().to_string();
+    let bytes: u64 = parts.files.iter().map(|file| file.size).sum();
     let info = serde_json::to_value(info)?;
-    Ok(json!({ "commitInfo": {
+    let mut line = json!({
         "timestamp": now_ms(),
         "operation": operation,
         "operationParameters": parameters,
         "operationMetrics": {
             "numFiles": parts.files.len().to_string(),
-            "numOutputRows": sum(DataFile::rows),
-            "numOutputBytes": sum(DataFile::size),
+            "numOutputRows": parts.rows.to_string(),
+            "numOutputBytes": bytes.to_string(),
         },
         "isBlindAppend": true,
         "engineInfo": concat!("alluvium/", env!("CARGO_PKG_VERSION")),
         "txnId": id.to_string(),
         (COMMIT_INFO_KEY): info,
-    }}))
+    });
+    if let Some(letters) = parts.letters {
+        line["alluviumDeadLetters"] = serde_json::to_value(letters)?;
+    }
+    Ok(json!({ "commitInfo": line }))
 }
 
-fn add_line(file: &DataFile) -> Value {
-    json!({ "add": {
-        "path": file.url(),
-        "partitionValues": file.partition_values(),
-        "size": file.size(),
-        "modificationTime": file.modified(),
-        "dataChange": true,
-        "stats": file.stats(),
-    }})
+/// What an entry says of its commit, and the dead letters that it names.
+pub(crate) fn named_letters(entry: &[u8]) -> Option<(CommitInfo, NamedLetters)> {
+    let commit = lines::<Line>(entry).find_map(|line| line.ok()?.commit_info)?;
+    let info = serde_json::from_value(commit.info?).ok()?;
+    Some((info, serde_json::from_value(commit.letters?).ok()?))
 }
 
 /// The metadata of a new table.

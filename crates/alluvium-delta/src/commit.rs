@@ -1,23 +1,22 @@
-//! The commit of a flush: judged and written against one version of the log.
+//! The commit of a flush, step by step as [`alluvium_core::commit`] says.
 //!
-//! Each attempt looks at the newest version, judges the flush's spans on it, and writes the entry
-//! that follows it. Whoever loses a version to another writer reads that writer's entry and starts
-//! over; nothing that was checked on one version is ever written after another.
+//! Each turn looks at the newest version, has the next step judged on it, and writes the entry that
+//! follows it. Whoever loses a version to another writer reads that writer's entry and starts over;
+//! nothing that was checked on one version is ever written after another.
 
-use crate::actions::{EntryParts, Operation, Transaction, entry, new_metadata};
+use crate::actions::{Add, EntryParts, NamedLetters, Operation, Transaction, entry, new_metadata};
 use crate::error::Error;
-use crate::letters::Letters;
 use crate::load::LogState;
 use crate::log::{Appended, TableLog};
 use crate::protocol;
 use crate::reader::{check, check_partition_columns};
-use crate::schema::{self, Fit};
-use crate::sink::{DeltaSink, Rows};
+use crate::schema;
+use crate::sink::DeltaSink;
 use crate::store::TableStore;
 use crate::writer::DataFile;
-use alluvium_core::commit::{Claim, Verdict, judge};
+use alluvium_core::commit::{Claim, Fit, Step, next_step};
 use alluvium_core::seam::{Flush, Outcome};
-use alluvium_core::{AppId, CommitInfo, CommitKind};
+use alluvium_core::{AppId, CommitInfo, CommitKind, PartitionProgress};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -72,125 +71,122 @@ pub(crate) async fn append_growth(log: &mut TableLog, info: &CommitInfo, schema:
 
 impl DeltaSink {
     /// Commits a flush whose files are uploaded.
-    pub(crate) async fn commit_uploaded(&self, rows: &mut Rows, flush: &Flush<DataFile>) -> Result<Outcome, Error> {
+    pub(crate) async fn commit_uploaded(&self, rows: &mut TableLog, flush: &Flush<DataFile>) -> Result<Outcome, Error> {
         let mut attempts = Attempts::default();
-        let mut letters_are_in = flush.dead_letters.is_empty();
+        let mut encoded = None;
+        let mut landed = None;
         loop {
-            attempts.next(&rows.log.store).await?;
-            rows.log.refresh().await?;
-            self.adopt(rows)?;
-            match judge(&self.claims(rows, flush)) {
-                Verdict::Proceed => {}
-                Verdict::AlreadyCommitted => return Ok(Outcome::AlreadyCommitted),
-                Verdict::Fenced { found } => return Ok(Outcome::Fenced { found }),
-            }
-            let growth = match self.fit(rows.log.state(), flush)? {
-                Fit::Fits => None,
-                Fit::Grows(schema) => Some(schema),
-                Fit::Moved { column } => return Ok(Outcome::SchemaMoved { column }),
-                Fit::Unnameable { column } => return Err(Error::ColumnName { column }),
-            };
-            if !letters_are_in {
-                self.commit_letters(flush).await?;
-                letters_are_in = true;
-            }
-            if let Appended::Landed(version) = self.append(&mut rows.log, flush, growth).await? {
-                return Ok(Outcome::Committed { version });
+            attempts.next(&rows.store).await?;
+            self.refresh(rows).await?;
+            let marks = self.marks(rows).await?;
+            let claims = self.claims(rows.state(), flush);
+            match next_step(marks, &claims, || self.fit(rows.state(), flush))? {
+                Step::Letters => {
+                    self.write_owed(rows).await?;
+                }
+                Step::Growth(schema) => {
+                    self.hooks.at("schema:before");
+                    append_growth(rows, &flush.info, schema).await?;
+                    self.hooks.at("schema:after");
+                }
+                Step::Rows => {
+                    let letters = self.name_letters(rows, flush, &mut encoded).await?;
+                    if let Appended::Landed(version) = self.append(rows, flush, letters.as_ref()).await? {
+                        if letters.is_none() {
+                            return Ok(Outcome::Committed { version });
+                        }
+                        landed = Some(version);
+                    }
+                }
+                Step::Done(outcome) => {
+                    return Ok(landed.map_or(outcome, |version| Outcome::Committed { version }));
+                }
             }
         }
     }
 
     /// Checks the state just read, and takes over what writers need of it.
-    pub(crate) fn adopt(&self, rows: &mut Rows) -> Result<(), Error> {
-        let Some(state) = rows.log.state() else { return Ok(()) };
-        check(&rows.log.store, state)?;
+    pub(crate) fn adopt(&self, rows: &TableLog) -> Result<(), Error> {
+        let Some(state) = rows.state() else { return Ok(()) };
+        check(&rows.store, state)?;
         check_partition_columns(&self.config, state)?;
         self.adopt_layout(state);
-        let known = state.partitions(&self.config.transaction_prefix());
-        rows.seen.extend(known.into_iter().map(|(partition, _)| partition));
         Ok(())
     }
 
-    fn claims(&self, rows: &Rows, flush: &Flush<DataFile>) -> Vec<Claim> {
-        let positions = rows.log.state().map(|state| &state.positions);
-        let claim = |progress: &alluvium_core::PartitionProgress| {
+    fn claims(&self, state: Option<&LogState>, flush: &Flush<DataFile>) -> Vec<Claim> {
+        let claim = |progress: &PartitionProgress| {
             let id = AppId::new(&self.config.pipeline, &self.config.topic, progress.partition);
             Claim {
                 partition: progress.partition,
                 span: progress.span,
-                stored: positions.and_then(|positions| positions.get(id.as_str()).copied()),
-                // A position that was there and is gone means another table in this one's place.
-                may_be_absent: flush.may_be_absent && !rows.seen.contains(&progress.partition),
+                stored: state.and_then(|state| state.positions.get(id.as_str()).copied()),
+                may_be_absent: flush.absent.contains(&progress.partition),
             }
         };
         flush.info.partitions.iter().map(claim).collect()
     }
 
-    fn fit(&self, state: Option<&LogState>, flush: &Flush<DataFile>) -> Result<Fit, Error> {
+    /// How the rows fit; a table that is absent is created with all their columns, by their own entry.
+    fn fit(&self, state: Option<&LogState>, flush: &Flush<DataFile>) -> Result<Fit<Value>, Error> {
+        let Some(state) = state else { return Ok(Fit::Fits) };
         let columns = schema::columns(&flush.schema)?;
-        let Some(state) = state else {
-            let missing = |name: &&String| flush.schema.field_with_name(name).is_err();
-            return match self.config.partition_by.iter().find(missing) {
-                Some(column) => Err(Error::PartitionColumnMissing { column: column.clone() }),
-                None => Ok(schema::with_notes(schema::fit_new(&columns), &flush.schema)),
-            };
-        };
         let table = self.config.table.as_str();
         let schema = schema::parse(table, &state.metadata.schema_string)?;
         let filled = |name: &str| !flush.files.iter().any(|file| file.may_be_null(name));
         let empty = schema::left_empty(&schema, &flush.schema, filled).filter(|_| !flush.files.is_empty());
-        match (schema::fit(&schema, &columns), empty) {
-            (Fit::Fits | Fit::Grows(_), Some(column)) => Err(Error::NotNull { table: table.to_owned(), column }),
-            (fit, _) => Ok(schema::with_notes(fit, &flush.schema)),
+        let fit = schema::with_notes(schema::fit(&schema, &columns), &flush.schema);
+        match (fit, empty) {
+            (schema::Fit::Moved { column }, _) => Ok(Fit::Moved { column }),
+            (schema::Fit::Unnameable { column }, _) => Err(Error::ColumnName { column }),
+            (_, Some(column)) => Err(Error::NotNull { table: table.to_owned(), column }),
+            (schema::Fit::Fits, None) => Ok(Fit::Fits),
+            (schema::Fit::Grows(schema), None) => Ok(Fit::Grows(schema)),
         }
     }
 
-    async fn commit_letters(&self, flush: &Flush<DataFile>) -> Result<(), Error> {
-        let mut log = self.letters.lock().await;
-        let letters =
-            Letters { config: &self.config, hooks: &self.hooks, info: &flush.info, letters: &flush.dead_letters };
-        letters.commit(&mut log).await?;
-        if let Some(state) = log.state() {
-            self.letters_maintenance.after_commit(&log.store, state);
+    /// The schema of a table that is created for a flush.
+    fn new_schema(&self, flush: &Flush<DataFile>) -> Result<Value, Error> {
+        let columns = schema::columns(&flush.schema)?;
+        let missing = |name: &&String| flush.schema.field_with_name(name).is_err();
+        if let Some(column) = self.config.partition_by.iter().find(missing) {
+            return Err(Error::PartitionColumnMissing { column: column.clone() });
         }
-        Ok(())
+        match schema::with_notes(schema::fit_new(&columns), &flush.schema) {
+            schema::Fit::Grows(schema) => Ok(schema),
+            schema::Fit::Unnameable { column } => Err(Error::ColumnName { column }),
+            schema::Fit::Fits | schema::Fit::Moved { .. } => Ok(schema::new_schema(&[])),
+        }
     }
 
-    /// Writes the entry of the rows, after that of the columns they need. A table that is absent
-    /// is created by the same entry. Nothing is judged between the two: the second follows the
-    /// first directly, or is lost.
+    /// Writes the entry of the rows, which names their dead letters. A table that is absent is created by
+    /// the same entry.
     async fn append(
         &self,
         log: &mut TableLog,
         flush: &Flush<DataFile>,
-        growth: Option<Value>,
+        letters: Option<&NamedLetters>,
     ) -> Result<Appended, Error> {
-        let mut created = None;
-        match growth {
-            Some(schema) if log.state().is_some() => {
-                self.hooks.at("schema:before");
-                let appended = append_growth(log, &flush.info, schema).await?;
-                self.hooks.at("schema:after");
-                if appended == Appended::Lost || log.state().is_none() {
-                    return Ok(Appended::Lost);
-                }
-            }
-            Some(schema) => created = Some(schema),
-            None if log.state().is_none() => created = Some(schema::new_schema(&[])),
-            None => {}
-        }
+        let (pipeline, topic) = (&self.config.pipeline, &self.config.topic);
+        let created = log.state().is_none().then(|| self.new_schema(flush)).transpose()?;
         let partition_by = &self.config.partition_by;
         let protocol = created.as_ref().map(protocol::of_new_table);
         let metadata = created.as_ref().map(|schema| new_metadata(schema.to_string(), partition_by));
-        let transactions = flush.info.partitions.iter().map(|progress| Transaction {
-            app_id: AppId::new(&self.config.pipeline, &self.config.topic, progress.partition).as_str().to_owned(),
+        let position = |progress: &PartitionProgress| Transaction {
+            app_id: AppId::new(pipeline, topic, progress.partition).as_str().to_owned(),
             version: progress.span.to(),
+        };
+        let mark = letters.map(|letters| Transaction {
+            app_id: AppId::dead_letters(pipeline, topic).as_str().to_owned(),
+            version: letters.mark,
         });
         let parts = EntryParts {
             protocol: protocol.as_ref(),
             metadata: metadata.as_ref(),
-            files: &flush.files.iter().collect::<Vec<_>>(),
-            transactions: transactions.collect(),
+            files: flush.files.iter().map(Add::from).collect(),
+            rows: flush.files.iter().map(DataFile::rows).sum(),
+            letters,
+            transactions: flush.info.partitions.iter().map(position).chain(mark).collect(),
             partition_by,
         };
         let entry = entry(&log.store.name, Operation::Write, &flush.info, &parts)?;

@@ -62,6 +62,10 @@ pub enum Error {
     TableSchema { table: String, source: Source },
     #[error("the dead letters' table {table} has a column {column} of another type")]
     DeadLettersSchema { table: String, column: String },
+    #[error("an interrupted commit to table {table} owes dead letters (mark {mark}), but {missing} is gone")]
+    LettersGone { table: String, mark: i64, missing: String },
+    #[error("cannot look for the dead letters' file {path} of table {table}")]
+    LettersFile { table: String, path: String, source: object_store::Error },
     #[error("table {table}: column {column} is NOT NULL, but rows have no value for it")]
     NotNull { table: String, column: String },
 
@@ -185,6 +189,7 @@ impl Classified for Error {
             | Self::NothingButPartitions
             | Self::TableSchema { .. }
             | Self::DeadLettersSchema { .. }
+            | Self::LettersGone { .. }
             | Self::NotNull { .. }
             | Self::ParseLog { .. }
             | Self::LogHole { .. }
@@ -194,6 +199,7 @@ impl Classified for Error {
             | Self::ListLog { source, .. }
             | Self::ListFiles { source, .. }
             | Self::ReadLog { source, .. }
+            | Self::LettersFile { source, .. }
             | Self::Upload { source, .. } => store_class(source),
             Self::WriteLog { source, .. } => {
                 source.downcast_ref::<object_store::Error>().map_or(ErrorClass::External, store_class)
@@ -241,6 +247,9 @@ impl Classified for Error {
                 "give the column a value in every row, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
             }
             Self::DeadLettersSchema { .. } => "give the dead letters a new table",
+            Self::LettersGone { .. } => {
+                "put it back from a backup, or read the topic anew with a new generation; a VACUUM or log cleanup with a short retention removed it"
+            }
             Self::Unreadable { .. } => "another engine may have given the table a feature that is not supported here",
             Self::KafkaColumn { .. } => "name the pipeline's metadata column; it must hold partition and offset",
             Self::ParseLog { .. } | Self::LogHole { .. } => {

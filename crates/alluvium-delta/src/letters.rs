@@ -1,25 +1,26 @@
-//! Dead letters: a table of their own, committed before the rows of the same spans.
+//! Dead letters: a table of their own, which follows the rows' log.
 //!
-//! A letter is committed once. When the stored position says that a span's letters may have landed
-//! before (a crash between this commit and the rows'), the table itself is asked which did: a plugin
-//! that timed out the first time need not the second, so the position alone could drop a letter.
+//! A flush's letters are encoded and uploaded first, then named by the entry of its rows, and only then
+//! added to their table, by whoever finds that they are owed ([`alluvium_core::letters`]).
 
-use crate::actions::{EntryParts, Operation, Transaction, entry, new_metadata};
+use crate::actions::{Add, EntryParts, NamedLetters, Operation, Transaction, entry, named_letters, new_metadata};
 use crate::commit::{Attempts, append_growth};
 use crate::config::DeltaConfig;
 use crate::error::Error;
 use crate::load::LogState;
-use crate::log::{Appended, TableLog};
+use crate::log::{Appended, TableLog, read_entry};
 use crate::protocol;
 use crate::reader::check;
 use crate::scan::letters_from;
 use crate::schema::{self, Fit};
-use crate::sink::Hooks;
+use crate::sink::DeltaSink;
+use crate::store::TableStore;
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
 use alluvium_core::chunk::{NO_TIMESTAMP, decode_headers};
 use alluvium_core::data_type::Field;
-use alluvium_core::seam::RowWriter;
+use alluvium_core::letters::{Marks, Place, in_doubt, missing};
+use alluvium_core::seam::{Flush, RowWriter};
 use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DataType, DeadLetter, Partition, PartitionProgress};
 use arrow_array::{
     ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
@@ -27,82 +28,91 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType as ArrowType, Schema, SchemaRef};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Bytes of letters put into one batch.
 const BATCH_BYTES: usize = 32 * 1024 * 1024;
 
-/// The dead letters of a flush on their way into their table.
-pub(crate) struct Letters<'a> {
-    pub config: &'a DeltaConfig,
-    pub hooks: &'a Hooks,
-    pub info: &'a CommitInfo,
-    pub letters: &'a [DeadLetter],
-}
+/// The letters of a flush that were encoded for their table, by their index.
+pub(crate) type Encoded = Option<(Vec<usize>, Vec<DataFile>)>;
 
-impl Letters<'_> {
-    /// Commits the letters that are not in the table yet.
-    pub(crate) async fn commit(&self, log: &mut TableLog) -> Result<(), Error> {
-        let mut encoded: Option<(Vec<usize>, Vec<DataFile>)> = None;
-        let mut attempts = Attempts::default();
-        loop {
-            attempts.next(&log.store).await?;
+impl DeltaSink {
+    /// How far the dead letters are, by the rows' log as it was just read and the newest letters'.
+    pub(crate) async fn marks(&self, rows: &TableLog) -> Result<Marks, Error> {
+        let named = self.mark(rows);
+        let mut log = self.letters.lock().await;
+        // Marks only rise: what was written when the log was read last is written now.
+        if (Marks { named, written: self.mark(&log) }).owed().is_some() {
             log.refresh().await?;
-            if !self.prepare(log).await? {
-                continue;
-            }
-            let missing = self.missing(log).await?;
-            if missing.is_empty() {
-                return Ok(());
-            }
-            let files = match encoded.take() {
-                Some((indices, files)) if indices == missing => files,
-                _ => self.encode(log, &missing).await?,
-            };
-            let (_, files) = encoded.insert((missing, files));
-            upload(&log.store, files).await?;
-            let appended = self.append(log, encoded.as_ref()).await?;
-            if let Appended::Landed(_) = appended {
-                return Ok(());
-            }
         }
+        Ok(Marks { named, written: self.mark(&log) })
     }
 
-    /// Checks that the table may be written and has all columns; false when another writer was faster.
-    async fn prepare(&self, log: &mut TableLog) -> Result<bool, Error> {
-        let Some(state) = log.state() else { return Ok(true) };
-        check(&log.store, state)?;
-        let table = log.store.table();
-        let columns = schema::parse(&table, &state.metadata.schema_string)?;
-        match schema::fit(&columns, &fields()) {
-            Fit::Fits => Ok(true),
-            Fit::Grows(grown) => Ok(append_growth(log, self.info, grown).await? != Appended::Lost),
-            Fit::Moved { column } | Fit::Unnameable { column } => Err(Error::DeadLettersSchema { table, column }),
-        }
+    fn mark(&self, log: &TableLog) -> Option<i64> {
+        let id = AppId::dead_letters(&self.config.pipeline, &self.config.topic);
+        log.state()?.positions.get(id.as_str()).copied()
     }
 
-    /// The letters that the table does not hold, by their index.
-    async fn missing(&self, log: &TableLog) -> Result<Vec<usize>, Error> {
-        let before = |letter: &&DeadLetter| {
-            stored(log.state(), self.config, letter.partition).is_some_and(|stored| letter.offset < stored)
+    /// Encodes and uploads the letters of a flush that their table does not hold, for the rows' entry to
+    /// name them; `None` when there are none. Refuses a table that could not take them afterwards.
+    pub(crate) async fn name_letters(
+        &self,
+        rows: &TableLog,
+        flush: &Flush<DataFile>,
+        encoded: &mut Encoded,
+    ) -> Result<Option<NamedLetters>, Error> {
+        let (letters, info) = (flush.dead_letters.as_slice(), &flush.info);
+        if letters.is_empty() {
+            return Ok(None);
+        }
+        let mut log = self.letters.lock().await;
+        log.refresh().await?;
+        grown(&log)?;
+        let missing = self.missing_letters(&log, letters).await?;
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let files = match encoded.take() {
+            Some((indices, files)) if indices == missing => files,
+            _ => self.encode_letters(&log, missing.iter().filter_map(|index| letters.get(*index))).await?,
         };
-        let oldest = self.letters.iter().filter(before).map(|letter| letter.offset).min();
-        let present: HashSet<(Partition, i64)> = match oldest {
-            Some(oldest) => letters_from(&log.store, self.config, oldest).await?,
+        let (missing, files) = encoded.insert((missing, files));
+        upload(&log.store, files).await?;
+        let mut counts: BTreeMap<Partition, u64> = BTreeMap::new();
+        for letter in missing.iter().filter_map(|index| letters.get(*index)) {
+            *counts.entry(letter.partition).or_default() += 1;
+        }
+        let progress = |progress: &PartitionProgress| {
+            let rejected = *counts.get(&progress.partition)?;
+            let counts = Counts { read: rejected, rejected, ..Counts::default() };
+            Some(PartitionProgress { counts, ..progress.clone() })
+        };
+        let partitions = info.partitions.iter().filter_map(progress).collect();
+        let version = rows.state().map_or(0, |state| i64::try_from(state.version + 1).unwrap_or(i64::MAX));
+        let mark = Marks { named: self.mark(rows), written: self.mark(&log) }.next(version);
+        Ok(Some(NamedLetters { mark, partitions, files: files.iter().map(Add::from).collect() }))
+    }
+
+    async fn missing_letters(&self, log: &TableLog, letters: &[DeadLetter]) -> Result<Vec<usize>, Error> {
+        let places = || letters.iter().map(|letter| (letter.partition, letter.offset));
+        let stored = |partition| stored(log.state(), &self.config, partition);
+        let present: HashSet<Place> = match in_doubt(places(), stored) {
+            Some(oldest) => letters_from(&log.store, &self.config, oldest).await?,
             None => HashSet::new(),
         };
-        let is_missing = |letter: &DeadLetter| !present.contains(&(letter.partition, letter.offset));
-        let letters = self.letters.iter().enumerate();
-        Ok(letters.filter(|(_, letter)| is_missing(letter)).map(|(index, _)| index).collect())
+        Ok(missing(places(), |place| present.contains(&place)))
     }
 
-    fn of<'a>(&'a self, indices: &'a [usize]) -> impl Iterator<Item = &'a DeadLetter> {
-        indices.iter().filter_map(|index| self.letters.get(*index))
-    }
-
-    async fn encode(&self, log: &TableLog, indices: &[usize]) -> Result<Vec<DataFile>, Error> {
-        let batches = batches(self.config, self.of(indices)).map_err(|source| Error::DeadLetterRows { source })?;
+    async fn encode_letters<'a>(
+        &self,
+        log: &TableLog,
+        letters: impl Iterator<Item = &'a DeadLetter>,
+    ) -> Result<Vec<DataFile>, Error> {
+        let batches = batches(&self.config, letters).map_err(|source| Error::DeadLetterRows { source })?;
         let partition_by = log.state().map(|state| state.metadata.partition_columns.clone()).unwrap_or_default();
         let layout = Layout { partition_by, file_size: self.config.file_size, ..Layout::default() };
         let encode = move || {
@@ -114,28 +124,48 @@ impl Letters<'_> {
         tokio::task::spawn_blocking(encode).await.map_err(|source| Error::Worker { table, source })?
     }
 
-    async fn append(
+    /// Writes the letters that the rows' log owes, if it does; true when it did.
+    pub(crate) async fn write_owed(&self, rows: &TableLog) -> Result<bool, Error> {
+        let Some(mark) = self.marks(rows).await?.owed() else { return Ok(false) };
+        let (info, letters) = find_named(rows, mark).await?;
+        let info = CommitInfo { kind: CommitKind::DeadLetters, partitions: letters.partitions.clone(), ..info };
+        let mut log = self.letters.lock().await;
+        check_files(&log.store, &letters).await?;
+        let mut attempts = Attempts::default();
+        loop {
+            attempts.next(&log.store).await?;
+            log.refresh().await?;
+            if (Marks { named: Some(mark), written: self.mark(&log) }).owed().is_none() {
+                return Ok(true);
+            }
+            if let Some(schema) = grown(&log)? {
+                append_growth(&mut log, &info, schema).await?;
+                continue;
+            }
+            if let Appended::Landed(_) = self.append_letters(&mut log, &info, &letters).await? {
+                if let Some(state) = log.state() {
+                    self.letters_maintenance.after_commit(&log.store, state);
+                }
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn append_letters(
         &self,
         log: &mut TableLog,
-        encoded: Option<&(Vec<usize>, Vec<DataFile>)>,
+        info: &CommitInfo,
+        letters: &NamedLetters,
     ) -> Result<Appended, Error> {
-        let Some((indices, files)) = encoded else { return Ok(Appended::Lost) };
-        let mut counts: BTreeMap<Partition, u64> = BTreeMap::new();
-        for letter in self.of(indices) {
-            *counts.entry(letter.partition).or_default() += 1;
-        }
-        let progress = |progress: &&PartitionProgress| counts.contains_key(&progress.partition);
-        let partitions = self.info.partitions.iter().filter(progress).map(|progress| {
-            let rejected = counts.get(&progress.partition).copied().unwrap_or_default();
-            PartitionProgress { counts: Counts { read: rejected, rejected, ..Counts::default() }, ..progress.clone() }
-        });
-        let info = CommitInfo { kind: CommitKind::DeadLetters, partitions: partitions.collect(), ..self.info.clone() };
-        let transactions = info.partitions.iter().map(|progress| Transaction {
-            app_id: AppId::new(&self.config.pipeline, &self.config.topic, progress.partition).as_str().to_owned(),
-            // Never back: a position may already lie past this flush, whose letters are late.
-            version: stored(log.state(), self.config, progress.partition)
+        let (pipeline, topic) = (&self.config.pipeline, &self.config.topic);
+        let position = |progress: &PartitionProgress| Transaction {
+            app_id: AppId::new(pipeline, topic, progress.partition).as_str().to_owned(),
+            // Never back: up to there, letters may be in the table.
+            version: stored(log.state(), &self.config, progress.partition)
                 .map_or(progress.span.to(), |stored| stored.max(progress.span.to())),
-        });
+        };
+        let app_id = AppId::dead_letters(pipeline, topic).as_str().to_owned();
+        let mark = Transaction { app_id, version: letters.mark };
         let created = log.state().is_none().then(|| schema::new_schema(&fields()));
         let (protocol, metadata) = match &created {
             Some(schema) => (Some(protocol::of_new_table(schema)), Some(new_metadata(schema.to_string(), &[]))),
@@ -144,16 +174,67 @@ impl Letters<'_> {
         let parts = EntryParts {
             protocol: protocol.as_ref(),
             metadata: metadata.as_ref(),
-            files: &files.iter().collect::<Vec<_>>(),
-            transactions: transactions.collect(),
+            files: letters.files.clone(),
+            rows: letters.partitions.iter().map(|progress| progress.counts.rejected).sum(),
+            letters: None,
+            transactions: letters.partitions.iter().map(position).chain([mark]).collect(),
             partition_by: &[],
         };
-        let entry = entry(&log.store.name, Operation::Write, &info, &parts)?;
+        let entry = entry(&log.store.name, Operation::Write, info, &parts)?;
         self.hooks.at("dead-letters:before");
         let appended = log.append(&entry).await?;
         self.hooks.at("dead-letters:after");
         Ok(appended)
     }
+}
+
+/// Checks that the dead letters' table may be written; the schema that it must grow to first, if it must.
+fn grown(log: &TableLog) -> Result<Option<Value>, Error> {
+    let Some(state) = log.state() else { return Ok(None) };
+    check(&log.store, state)?;
+    let table = log.store.table();
+    let columns = schema::parse(&table, &state.metadata.schema_string)?;
+    match schema::fit(&columns, &fields()) {
+        Fit::Fits => Ok(None),
+        Fit::Grows(grown) => Ok(Some(grown)),
+        Fit::Moved { column } | Fit::Unnameable { column } => Err(Error::DeadLettersSchema { table, column }),
+    }
+}
+
+/// The letters of a mark, from the entry that names them. It is the newest of this pipeline: while
+/// letters are owed, none is written after it.
+async fn find_named(rows: &TableLog, mark: i64) -> Result<(CommitInfo, NamedLetters), Error> {
+    let newest = rows.state().map_or(0, |state| state.version);
+    for version in (0..=newest).rev() {
+        let Some((entry, _)) = read_entry(&rows.store, version).await? else {
+            let missing = format!("version {version} of its log");
+            return Err(Error::LettersGone { table: rows.store.table(), mark, missing });
+        };
+        if let Some(found) = named_letters(&entry).filter(|(_, letters)| letters.mark == mark) {
+            return Ok(found);
+        }
+    }
+    Err(Error::LettersGone { table: rows.store.table(), mark, missing: "the log entry that names them".to_owned() })
+}
+
+/// Checks that files which nothing names but an entry of another table are still there: a table with a
+/// missing file cannot be read any more.
+async fn check_files(store: &TableStore, letters: &NamedLetters) -> Result<(), Error> {
+    let (table, mark) = (store.table(), letters.mark);
+    for Add { path, .. } in &letters.files {
+        let found = match Path::from_url_path(path) {
+            Ok(parsed) => store.store.head(&parsed).await,
+            Err(source) => return Err(Error::FilePath { table, path: path.clone(), source }),
+        };
+        match found {
+            Ok(_) => {}
+            Err(object_store::Error::NotFound { .. }) => {
+                return Err(Error::LettersGone { table, mark, missing: format!("their file {path}") });
+            }
+            Err(source) => return Err(Error::LettersFile { table, path: path.clone(), source }),
+        }
+    }
+    Ok(())
 }
 
 fn stored(state: Option<&LogState>, config: &DeltaConfig, partition: Partition) -> Option<i64> {

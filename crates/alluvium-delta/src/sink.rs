@@ -11,11 +11,9 @@ use crate::stats::StatsColumns;
 use crate::store::{Access, TableStore};
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
-use alluvium_core::Partition;
 use alluvium_core::seam::{Flush, Outcome, Table, TableState};
 use arrow_schema::SchemaRef;
 use object_store::ObjectStore;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
@@ -41,21 +39,14 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// The rows' table: one committer at a time.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    pub log: TableLog,
-    /// Partitions whose position was stored at some time.
-    pub seen: HashSet<Partition>,
-}
-
 /// A Delta table that a pipeline writes, and the dead letters beside it.
 #[derive(Debug)]
 pub struct DeltaSink {
     pub(crate) config: DeltaConfig,
     pub(crate) hooks: Hooks,
     reader: DeltaReader,
-    pub(crate) rows: Mutex<Rows>,
+    /// One committer at a time.
+    pub(crate) rows: Mutex<TableLog>,
     pub(crate) letters: Mutex<TableLog>,
     layout: RwLock<Layout>,
     rows_maintenance: Maintenance,
@@ -89,7 +80,7 @@ impl DeltaSink {
         };
         let sink = Self {
             hooks: Hooks::default(),
-            rows: Mutex::new(Rows { log: TableLog::new(rows, prefix.clone()), seen: HashSet::new() }),
+            rows: Mutex::new(TableLog::new(rows, prefix.clone())),
             letters: Mutex::new(TableLog::new(letters, prefix)),
             reader,
             layout: RwLock::new(layout),
@@ -105,8 +96,8 @@ impl DeltaSink {
     async fn check(&self) -> Result<(), Error> {
         let mut rows = self.rows.lock().await;
         let mut letters = self.letters.lock().await;
-        futures::try_join!(rows.log.refresh(), letters.refresh())?;
-        self.adopt(&mut rows)?;
+        futures::try_join!(rows.refresh(), letters.refresh())?;
+        self.adopt(&rows)?;
         letters.state().map_or(Ok(()), |state| check(&letters.store, state))
     }
 
@@ -136,6 +127,11 @@ impl DeltaSink {
         maintain::maintain(self.reader.store(role)).await
     }
 
+    pub(crate) async fn refresh(&self, rows: &mut TableLog) -> Result<(), Error> {
+        rows.refresh().await?;
+        self.adopt(rows)
+    }
+
     pub(crate) fn adopt_layout(&self, state: &LogState) {
         let stats = StatsColumns::of(|key| state.metadata.property(key).map(str::to_owned));
         let mut layout = self.layout.write().unwrap_or_else(PoisonError::into_inner);
@@ -150,9 +146,11 @@ impl Table for DeltaSink {
 
     async fn load(&self) -> Result<TableState, Error> {
         let mut rows = self.rows.lock().await;
-        rows.log.refresh().await?;
-        self.adopt(&mut rows)?;
-        rows.log.state().map_or_else(|| Ok(TableState::default()), |state| self.reader.table_state(state))
+        self.refresh(&mut rows).await?;
+        while self.write_owed(&rows).await? {
+            self.refresh(&mut rows).await?;
+        }
+        rows.state().map_or_else(|| Ok(TableState::default()), |state| self.reader.table_state(state))
     }
 
     fn writer(&self, schema: SchemaRef) -> Result<DeltaFileWriter, Error> {
@@ -167,7 +165,7 @@ impl Table for DeltaSink {
         self.hooks.at("upload:after");
         let mut rows = self.rows.lock().await;
         let outcome = self.commit_uploaded(&mut rows, flush).await?;
-        if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.log.state()) {
+        if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.state()) {
             self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state);
         }
         Ok(outcome)

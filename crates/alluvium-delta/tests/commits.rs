@@ -67,10 +67,11 @@ async fn of_two_owners_of_a_partition_one_is_fenced() {
 async fn an_absent_position_stands_for_a_start_only_when_it_may() {
     let sink = open(&memory()).await;
     let mut late = flush(&sink, &[(0, 7, 9)]);
-    late.may_be_absent = false;
+    late.absent.clear();
     assert_eq!(sink.commit(&mut late).await.unwrap(), Outcome::Fenced { found: vec![(Partition(0), None)] });
     let mut start = flush(&sink, &[]);
     start.info = info(CommitKind::Start, &[(0, 7, 7)]);
+    start.absent.insert(Partition(0));
     assert!(matches!(sink.commit(&mut start).await.unwrap(), Outcome::Committed { version: 0 }));
     assert!(matches!(sink.commit(&mut late).await.unwrap(), Outcome::Committed { version: 1 }));
     assert_eq!(positions(&sink).await, [(0, 9)]);

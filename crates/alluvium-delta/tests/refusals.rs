@@ -6,7 +6,7 @@
 mod common;
 
 use alluvium_core::seam::{Outcome, Table};
-use alluvium_core::{Classified, CommitKind, ErrorClass};
+use alluvium_core::{Classified, CommitKind, ErrorClass, Partition};
 use alluvium_delta::{DeltaSink, Error, Refusal};
 use common::*;
 use object_store::memory::InMemory;
@@ -179,6 +179,7 @@ async fn a_table_can_start_without_columns() {
     let sink = open(&(Arc::new(InMemory::new()) as Arc<dyn ObjectStore>)).await;
     let mut start = flush(&sink, &[]);
     start.info = info(CommitKind::Start, &[(0, 9, 9)]);
+    start.absent.insert(Partition(0));
     start.schema = Arc::new(arrow_schema::Schema::empty());
     assert_eq!(sink.commit(&mut start).await.unwrap(), Outcome::Committed { version: 0 });
     assert_eq!(positions(&sink).await, [(0, 9)]);

@@ -212,7 +212,7 @@ async fn put(sink: &DeltaSink, flush: &alluvium_core::seam::Flush<alluvium_delta
         schema: flush.schema.clone(),
         files: flush.files.clone(),
         dead_letters: Vec::new(),
-        may_be_absent: false,
+        absent: Default::default(),
     };
     let found = sink.commit(&mut flush).await.unwrap();
     assert!(matches!(found, Outcome::Fenced { .. }), "{found:?}");
@@ -295,6 +295,15 @@ async fn a_column_that_must_not_be_null_is_watched() {
     assert!(is_committed(&sink.commit(&mut flush_of(&sink, &[(0, 0, 2)], &[full])).await.unwrap()));
 }
 
+async fn delete_all(store: &Arc<dyn ObjectStore>) {
+    use futures::TryStreamExt;
+    use object_store::ObjectStoreExt;
+    let all: Vec<_> = store.list(None).try_collect().await.unwrap();
+    for meta in all {
+        store.delete(&meta.location).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_table_in_place_of_another_is_not_taken_for_it() {
     let store = memory();
@@ -303,15 +312,16 @@ async fn a_table_in_place_of_another_is_not_taken_for_it() {
         sink.commit(&mut flush(&sink, &[(0, from, from + 1)])).await.unwrap();
     }
     sink.load().await.unwrap();
-    use futures::TryStreamExt;
-    use object_store::ObjectStoreExt;
-    let all: Vec<_> = store.list(None).try_collect().await.unwrap();
-    for meta in all {
-        store.delete(&meta.location).await.unwrap();
-    }
-    // An absent position may stand for the start of a pipeline, never for one that had a position.
-    let outcome = sink.commit(&mut flush(&sink, &[(0, 3, 4)])).await.unwrap();
+    delete_all(&store).await;
+    // No position may stand for the start of a pipeline, never for one that had a position.
+    let mut next = flush(&sink, &[(0, 3, 4)]);
+    next.absent.clear();
+    let outcome = sink.commit(&mut next).await.unwrap();
     assert_eq!(outcome, Outcome::Fenced { found: vec![(Partition(0), None)] });
+    // After looking again it stands for a start again: nobody is fenced for ever.
+    assert!(sink.load().await.unwrap().positions.is_empty());
+    assert!(is_committed(&sink.commit(&mut flush(&sink, &[(0, 0, 1)])).await.unwrap()));
+    delete_all(&store).await;
 
     let other = open(&store).await;
     for from in 0..5 {

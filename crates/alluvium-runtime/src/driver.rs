@@ -13,8 +13,9 @@ use crate::stages::{Plugins, Stages};
 use crate::stats::Stats;
 use crate::worker::{Job, QUEUE, Worker};
 use alluvium_config::Pipeline;
+use alluvium_core::position::Cursor;
 use alluvium_core::seam::{Ack, Event, Outcome, Source, Table, TableState};
-use alluvium_core::{Chunk, CommitInfo, CommitKind, Fault, Partition, PartitionProgress};
+use alluvium_core::{Arrival, Chunk, CommitInfo, CommitKind, Fault, Partition, PartitionProgress};
 use alluvium_schema::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,10 +131,7 @@ pub struct Driver<S: Source, T: Table> {
 
 #[derive(Clone, Copy, Debug)]
 struct Assigned {
-    /// The next offset to hand to a worker.
-    next: i64,
-    /// Whether the table held no position when reading began.
-    was_absent: bool,
+    cursor: Cursor,
     /// The worker that has all its chunks, in order.
     worker: usize,
 }
@@ -350,20 +348,24 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.troubles = 0;
         let partition = chunk.partition();
         let Some(assigned) = self.assigned.get_mut(&partition) else { return Ok(()) };
-        let next = assigned.next;
+        let next = assigned.cursor.next;
         // Past the end that was asked for: whoever runs next reads it.
         if self.options.until_end && self.ends.get(&partition).is_some_and(|end| next >= *end) {
             return Ok(());
         }
-        if chunk.span().from() > next {
-            tracing::warn!(%partition, next, found = chunk.span().from(), "records were left out: read again from there");
-            return self.source.seek(&[(partition, next)]).map_err(|error| Error::Source(Fault::new(error)));
-        }
-        // What was read before a seek may come again.
-        let Some(chunk) = chunk.starting_at(next) else { return Ok(()) };
-        assigned.next = chunk.span().to();
+        let found = chunk.span().from();
+        let chunk = match chunk.arrive(next) {
+            Arrival::Next(chunk) => chunk,
+            // Read before a seek.
+            Arrival::Known => return Ok(()),
+            Arrival::Gap => {
+                tracing::warn!(%partition, next, found, "records were left out: read again from there");
+                return self.source.seek(&[(partition, next)]).map_err(|error| Error::Source(Fault::new(error)));
+            }
+        };
+        assigned.cursor.next = chunk.span().to();
         self.stats.consume(chunk.records().len(), self.budget.used());
-        self.stats.positions(self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.next)));
+        self.stats.positions(self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.cursor.next)));
         let charge = self.budget.charge(chunk.memory());
         // While earlier chunks are held, later ones must not overtake them.
         if self.planner.needs_sample() || !self.sample.chunks.is_empty() {
@@ -428,10 +430,7 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     /// Whether everything read is committed.
     fn is_idle(&self) -> bool {
-        self.under_way.is_none()
-            && !self.resetting
-            && self.sample.chunks.is_empty()
-            && self.unflushed.since.is_none()
+        self.under_way.is_none() && !self.resetting && self.sample.chunks.is_empty() && self.unflushed.since.is_none()
     }
 
     /// Whether what was read should be committed without waiting for more.
@@ -442,7 +441,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// Whether all that was assigned has been read to its end.
     fn is_at_ends(&self) -> bool {
         let at_end = |(partition, assigned): (&Partition, &Assigned)| {
-            self.ends.get(partition).is_none_or(|end| assigned.next >= *end)
+            self.ends.get(partition).is_none_or(|end| assigned.cursor.next >= *end)
         };
         self.assigned.iter().all(at_end)
     }

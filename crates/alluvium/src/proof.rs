@@ -57,7 +57,7 @@ pub async fn prove(tables: &DeltaReader, pipeline: &Pipeline, column: Option<&st
         ))
         .with_hint("check `table`, `tenant`, `name`, `generation` and `topic` in the pipeline file"));
     };
-    // Letters are committed before their rows: those of all rows seen are there by now.
+    // Letters follow their rows: those of all rows seen but the newest are there by now.
     let letters = history(tables, TableRole::DeadLetters).await?;
     let newest_letters = letters.last().map(|entry| entry.version);
     let dead_letters = audit_letters(id, topic, &letters, &log);

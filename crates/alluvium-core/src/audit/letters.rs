@@ -1,6 +1,7 @@
 //! The dead letters' log beside that of the rows.
 
 use super::{Finding, LogEntry, Report};
+use crate::letters::Marks;
 use crate::{CommitKind, Partition, PipelineId};
 use serde::Serialize;
 
@@ -12,15 +13,15 @@ pub struct LettersProof {
     pub rejected: u64,
     /// Letters of spans that the rows' log covers.
     pub letters: u64,
-    /// Letters of spans that reach out of what the rows' log covers: some may be in it.
-    pub beside: u64,
+    /// Letters that the rows' log names, and that are not in their table yet.
+    pub owed: u64,
 }
 
 impl LettersProof {
     /// Whether there can be as many letters as records were rejected.
     fn holds(&self, partial: bool) -> bool {
-        let most = if partial { u64::MAX } else { self.letters + self.beside };
-        (self.letters..=most).contains(&self.rejected)
+        let found = self.letters + self.owed;
+        found == self.rejected || (partial && found < self.rejected)
     }
 }
 
@@ -32,9 +33,9 @@ pub struct LettersReport {
     pub last_version: u64,
     /// The pipeline's letters, by the log.
     pub letters: u64,
-    /// Whether letters are there whose rows are not: a process ended between the two commits. The
-    /// next run commits those rows, and does not write the letters again.
-    pub ahead: bool,
+    /// The version of the rows' log whose letters are not in their table yet: a process ended between
+    /// the two commits, or is at it. The next run writes them before anything else.
+    pub owed: Option<u64>,
     pub partitions: Vec<LettersProof>,
     pub findings: Vec<Finding>,
 }
@@ -56,17 +57,24 @@ impl LettersReport {
     }
 }
 
-/// Audits one pipeline's commits of dead letters against its commits of rows. A flush that is made
-/// anew after a crash may end elsewhere than before, so spans of letters need not be those of rows.
+/// Audits one pipeline's commits of dead letters against its commits of rows, whose log was read before:
+/// letters of later rows are left out.
 pub fn audit_letters(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], rows: &Report) -> LettersReport {
     let mut report = LettersReport {
         first_version: entries.first().map_or(0, |entry| entry.version),
         last_version: entries.last().map_or(0, |entry| entry.version),
         ..LettersReport::default()
     };
+    let written = entries.iter().filter_map(|entry| entry.mark(pipeline, topic)).max();
+    let marks = Marks { named: rows.letters.map(|(mark, _)| mark), written };
+    // Where the letters' log was cleaned up, the mark may have gone with it.
+    let owing = rows.letters.filter(|_| marks.owed().is_some() && (report.first_version == 0 || written.is_some()));
+    report.owed = owing.map(|(_, version)| version);
     for proof in &rows.partitions {
         let (partition, rejected) = (proof.partition, proof.counts.rejected);
-        report.partitions.push(LettersProof { partition, rejected, letters: 0, beside: 0 });
+        let owing = proof.covered.iter().filter(|covered| report.owed == Some(covered.version));
+        let owed = owing.map(|covered| covered.counts.rejected).sum();
+        report.partitions.push(LettersProof { partition, rejected, letters: 0, owed });
     }
     for entry in entries {
         let version = entry.version;
@@ -83,22 +91,12 @@ pub fn audit_letters(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], r
             report.findings.push(Finding::Rows { version, said, found });
         }
         for progress in &info.partitions {
-            let (partition, letters) = (progress.partition, progress.counts.rejected);
-            let covered = rows.partition(partition).map_or((0, 0), |proof| (proof.from, proof.to));
+            let Some(covered) = rows.partition(progress.partition) else { continue };
             let (from, to) = (progress.span.from(), progress.span.to());
-            report.ahead |= to > covered.1;
-            // Before what is left of the rows' log.
-            if to <= covered.0 {
-                continue;
-            }
-            let proof = match report.partitions.iter_mut().find(|proof| proof.partition == partition) {
-                Some(proof) => proof,
-                None => report.partitions.push_mut(LettersProof { partition, rejected: 0, letters: 0, beside: 0 }),
-            };
-            if from >= covered.0 && to <= covered.1 {
-                proof.letters += letters;
-            } else {
-                proof.beside += letters;
+            let proof = report.partitions.iter_mut().find(|proof| proof.partition == progress.partition);
+            // Others are older than what is left of the rows' log, or newer than what was read of it.
+            if let Some(proof) = proof.filter(|_| from >= covered.from && to <= covered.to) {
+                proof.letters += progress.counts.rejected;
             }
         }
     }

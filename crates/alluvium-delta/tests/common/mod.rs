@@ -103,7 +103,8 @@ pub fn flush_of(sink: &DeltaSink, spans: &[(i32, i64, i64)], batches: &[RecordBa
         writer.write(batch).unwrap();
     }
     let files = writer.finish().unwrap();
-    Flush { info: info(CommitKind::Rows, spans), schema, files, dead_letters: Vec::new(), may_be_absent: true }
+    let absent = spans.iter().map(|(partition, _, _)| Partition(*partition)).collect();
+    Flush { info: info(CommitKind::Rows, spans), schema, files, dead_letters: Vec::new(), absent }
 }
 
 pub fn letter(partition: i32, offset: i64) -> DeadLetter {

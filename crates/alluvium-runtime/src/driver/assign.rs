@@ -5,11 +5,12 @@ use super::{Assigned, Driver, Instant, LOOK, Leaving, REVOKE_GRACE, Sample, Unfl
 use crate::error::Error;
 use crate::worker::Job;
 use alluvium_config::LostData;
-use alluvium_core::position::{PositionError, Resume, StartPolicy, Watermarks, resume};
+use alluvium_core::position::{Cursor, PositionError, Resume, StartPolicy, Watermarks, resume};
 use alluvium_core::seam::{Ack, Flush, Source, Table, TableState};
 use alluvium_core::{
     Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, PipelineId, Span,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often the table or the broker is asked before giving up, with waits that double.
@@ -27,9 +28,9 @@ impl<S: Source, T: Table> Driver<S, T> {
         let mut state = self.load().await?;
         let mut starts = Vec::new();
         for partition in partitions {
-            let start = self.start(*partition, &mut state).await?;
-            self.assigned.insert(*partition, Assigned { worker: self.idlest_worker(), ..start });
-            starts.push((*partition, start.next));
+            let cursor = self.start(*partition, &mut state).await?;
+            self.assigned.insert(*partition, Assigned { cursor, worker: self.idlest_worker() });
+            starts.push((*partition, cursor.next));
         }
         let pipeline = &self.pipeline.id;
         tracing::info!(%pipeline, positions = ?starts.iter().map(|(p, at)| (p.0, *at)).collect::<Vec<_>>(), "assigned");
@@ -77,10 +78,10 @@ impl<S: Source, T: Table> Driver<S, T> {
         let partitions: Vec<_> = self.assigned.keys().copied().collect();
         let mut positions = Vec::new();
         for partition in partitions {
-            let start = self.start(partition, &mut state).await?;
-            positions.push((partition, start.next));
+            let cursor = self.start(partition, &mut state).await?;
+            positions.push((partition, cursor.next));
             if let Some(assigned) = self.assigned.get_mut(&partition) {
-                *assigned = Assigned { worker: assigned.worker, ..start };
+                assigned.cursor = cursor;
             }
         }
         self.source.seek(&positions).map_err(|error| Error::Source(Fault::new(error)))
@@ -93,7 +94,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             return Err(error);
         }
         let partitions: Vec<_> =
-            self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.next)).collect();
+            self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.cursor.next)).collect();
         for (partition, next) in partitions {
             match self.source.watermarks(partition).await {
                 Ok(watermarks) if !matches!(resume(Some(next), watermarks), Resume::At(_)) => {
@@ -114,24 +115,22 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     /// Where a partition starts: at the table's position, or where the start policy says.
-    async fn start(&mut self, partition: Partition, state: &mut TableState) -> Result<Assigned, Error> {
+    async fn start(&mut self, partition: Partition, state: &mut TableState) -> Result<Cursor, Error> {
         let watermarks = self.watermarks(partition).await?;
         match resume(position(state, partition), watermarks) {
-            Resume::At(next) => Ok(Assigned { next, was_absent: false, worker: 0 }),
+            Resume::At(next) => Ok(Cursor::at(next)),
             Resume::Lost { stored, low } => match self.pipeline.source.lost_data {
                 LostData::Skip => self.skip(partition, stored, low).await,
                 _ => Err(PositionError::Lost { partition, stored, low }.into()),
             },
             Resume::Beyond { stored, high } => Err(PositionError::Beyond { partition, stored, high }.into()),
-            // A partition that was added later starts at its beginning, whatever the policy.
-            Resume::Choose if !state.positions.is_empty() => {
-                Ok(Assigned { next: watermarks.low, was_absent: true, worker: 0 })
+            Resume::Choose => {
+                let policy = self.pipeline.source.start;
+                match Cursor::begin(policy, !state.positions.is_empty(), watermarks) {
+                    Some(cursor) => Ok(cursor),
+                    None => self.choose(partition, state, policy).await,
+                }
             }
-            Resume::Choose => match self.pipeline.source.start {
-                StartPolicy::Earliest => Ok(Assigned { next: watermarks.low, was_absent: true, worker: 0 }),
-                StartPolicy::Latest => self.choose(partition, state, None).await,
-                StartPolicy::Timestamp(timestamp) => self.choose(partition, state, Some(timestamp)).await,
-            },
         }
     }
 
@@ -141,15 +140,16 @@ impl<S: Source, T: Table> Driver<S, T> {
         &mut self,
         partition: Partition,
         state: &mut TableState,
-        timestamp: Option<i64>,
-    ) -> Result<Assigned, Error> {
+        policy: StartPolicy,
+    ) -> Result<Cursor, Error> {
         let pipeline = &self.pipeline.id;
         let source_error = |error| Error::Source(Fault::new(error));
         let mut partitions = Vec::new();
         for partition in patiently(pipeline, || self.source.partitions()).await.map_err(source_error)? {
-            let at = match timestamp {
-                None => self.watermarks(partition).await?.high,
-                Some(timestamp) => {
+            let at = match policy {
+                StartPolicy::Earliest => self.watermarks(partition).await?.low,
+                StartPolicy::Latest => self.watermarks(partition).await?.high,
+                StartPolicy::Timestamp(timestamp) => {
                     let asked = patiently(pipeline, || self.source.offset_at(partition, timestamp)).await;
                     asked.map_err(source_error)?
                 }
@@ -157,33 +157,31 @@ impl<S: Source, T: Table> Driver<S, T> {
             partitions.push(PartitionProgress { partition, span: Span::empty(at), counts: Counts::default() });
         }
         let info = CommitInfo { partitions, ..self.info(CommitKind::Start) };
-        self.commit_positions(info, true).await?;
+        let absent = info.partitions.iter().map(|progress| progress.partition).collect();
+        self.commit_positions(info, absent).await?;
         *state = self.load().await?;
         match position(state, partition) {
-            Some(next) => Ok(Assigned { next, was_absent: false, worker: 0 }),
-            None => {
-                let next = self.watermarks(partition).await?.low;
-                Ok(Assigned { next, was_absent: true, worker: 0 })
-            }
+            Some(next) => Ok(Cursor::at(next)),
+            None => Ok(Cursor { next: self.watermarks(partition).await?.low, was_absent: true }),
         }
     }
 
     /// Records in the log that offsets are passed over on the owner's word.
-    async fn skip(&mut self, partition: Partition, stored: i64, low: i64) -> Result<Assigned, Error> {
+    async fn skip(&mut self, partition: Partition, stored: i64, low: i64) -> Result<Cursor, Error> {
         let span = Span::new(stored, low).map_err(|_| PositionError::Lost { partition, stored, low })?;
         let progress = PartitionProgress { partition, span, counts: Counts::default() };
         let info = CommitInfo { partitions: vec![progress], ..self.info(CommitKind::Skip) };
         let pipeline = &self.pipeline.id;
         tracing::warn!(%pipeline, %partition, %span, "lost offsets are skipped, as the pipeline file says");
-        self.commit_positions(info, false).await?;
+        self.commit_positions(info, BTreeSet::new()).await?;
         let next = position(&self.load().await?, partition).unwrap_or(low);
-        Ok(Assigned { next, was_absent: false, worker: 0 })
+        Ok(Cursor::at(next))
     }
 
     /// Commits positions without rows. Fenced or not, the table then says where to go on.
-    async fn commit_positions(&self, info: CommitInfo, may_be_absent: bool) -> Result<(), Error> {
+    async fn commit_positions(&self, info: CommitInfo, absent: BTreeSet<Partition>) -> Result<(), Error> {
         let schema = self.planner.committable();
-        let mut flush = Flush { info, schema, files: Vec::new(), dead_letters: Vec::new(), may_be_absent };
+        let mut flush = Flush { info, schema, files: Vec::new(), dead_letters: Vec::new(), absent };
         commit(self.table.as_ref(), &mut flush).await.map(drop)
     }
 

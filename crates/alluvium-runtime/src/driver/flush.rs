@@ -41,7 +41,8 @@ impl<S: Source, T: Table> Driver<S, T> {
             shares.push(share);
         }
         let info = self.info(CommitKind::Rows);
-        let may_be_absent = self.assigned.values().any(|assigned| assigned.was_absent);
+        let absent = self.assigned.iter().filter(|(_, assigned)| assigned.cursor.was_absent);
+        let absent = absent.map(|(partition, _)| *partition).collect();
         let schema = self.planner.committable();
         let (table, hook) = (self.table.clone(), self.hook.clone());
         self.under_way = Some(tokio::spawn(async move {
@@ -62,7 +63,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             let info = alluvium_core::CommitInfo { partitions: progress.clone(), plan, ..info };
             // The newest plan holds the columns of all older ones.
             let schema = widest.filter(|_| !files.is_empty()).unwrap_or(schema);
-            let mut flush = Flush { info, schema, files, dead_letters, may_be_absent };
+            let mut flush = Flush { info, schema, files, dead_letters, absent };
             let (outcome, tries) = commit(table.as_ref(), &mut flush).await?;
             drop(charges);
             if let Some(hook) = &hook {
@@ -77,33 +78,37 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// Goes on after a flush, or drops all work that builds on what did not hold.
     pub(super) async fn settle(&mut self, flushed: Flushed) -> Result<(), Error> {
         self.unflushed.under_way = 0;
-        let version = match flushed.outcome {
-            None if self.resetting => return self.restart().await,
-            None => return Ok(()),
-            Some(Outcome::Committed { version }) => Some(version),
-            Some(Outcome::AlreadyCommitted) => None,
-            Some(Outcome::Fenced { found }) => {
+        let Some(outcome) = flushed.outcome else {
+            return if self.resetting { self.restart().await } else { Ok(()) };
+        };
+        let pipeline = &self.pipeline.id;
+        let version = match &outcome {
+            Outcome::Committed { version } => Some(*version),
+            Outcome::AlreadyCommitted => None,
+            Outcome::Fenced { found } => {
                 self.stats.fence();
                 tracing::warn!(
-                    pipeline = %self.pipeline.id,
-                    found = ?found,
+                    %pipeline,
+                    ?found,
                     "another process moved this pipeline's positions: the flush is dropped, reading goes on from there"
                 );
-                return self.reset().await;
+                None
             }
-            Some(Outcome::SchemaMoved { column }) => {
-                let pipeline = &self.pipeline.id;
+            Outcome::SchemaMoved { column } => {
                 tracing::info!(%pipeline, column, "the table's schema changed under a flush: it is read and planned anew");
-                return self.reset().await;
+                None
             }
         };
+        if !outcome.holds() {
+            return self.reset().await;
+        }
         let mut counts = Counts::default();
         let mut positions = Vec::new();
         for progress in &flushed.progress {
             counts += progress.counts;
             positions.push((progress.partition, progress.span.to()));
             if let Some(assigned) = self.assigned.get_mut(&progress.partition) {
-                assigned.was_absent = false;
+                assigned.cursor.was_absent = false;
             }
         }
         if flushed.own {

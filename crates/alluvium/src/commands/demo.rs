@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::orders::{Fate, Orders};
 use crate::proof::prove;
 use crate::{cli, load, output};
-use alluvium_core::seam::Table;
 use alluvium_delta::{DeltaSink, TableRole};
 use alluvium_kafka::{NewRecord, Producer, Sandbox};
 use arrow_cast::pretty::pretty_format_batches;
@@ -180,7 +179,9 @@ async fn work(
         let mut until = (kills < arguments.kills && !working).then(|| Instant::now() + life);
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            for (partition, position) in sink.load().await.map_err(|error| Failure::classified(&error))?.positions {
+            for (partition, position) in
+                sink.reader().state().await.map_err(|error| Failure::classified(&error))?.positions
+            {
                 if let Some(committed) = usize::try_from(partition.0).ok().and_then(|index| ledger.committed.get(index))
                 {
                     committed.store(position, Ordering::Release);

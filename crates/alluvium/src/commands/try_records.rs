@@ -9,6 +9,7 @@ use alluvium_core::{Chunk, CommitInfo, CommitKind, Counts, DeadLetter, Partition
 use alluvium_delta::{DeltaConfig, DeltaSink};
 use alluvium_runtime::Processed;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Records of one chunk, as when they come from Kafka.
@@ -139,7 +140,7 @@ async fn commit(loaded: &Loaded, sink: &DeltaSink, done: Vec<Processed>, summary
         plugins: loaded.plugins.references(),
         plan: None,
     };
-    let mut flush = Flush { info, schema, files, dead_letters, may_be_absent: true };
+    let mut flush = Flush { info, schema, files, dead_letters, absent: BTreeSet::from([Partition(0)]) };
     match sink.commit(&mut flush).await.map_err(failed)? {
         Outcome::Committed { .. } => Ok(()),
         other => Err(Failure::new(format!("the table was written by another process meanwhile: {other:?}"))),

@@ -85,14 +85,16 @@ fn print_letters(proof: &Proof) {
     }
     print_findings("dead letters: ", &letters.findings);
     for wrong in letters.wrong() {
-        let LettersProof { partition, rejected, letters, beside } = wrong;
+        let LettersProof { partition, rejected, letters, owed } = wrong;
         output::line(format!(
             "FAULT: partition {partition}: {rejected} records were rejected, but there are {} dead letters",
-            letters + beside
+            letters + owed
         ));
     }
-    if letters.ahead {
-        output::line("note: a flush was interrupted after its dead letters; the next run commits its rows");
+    if let Some(version) = letters.owed {
+        output::line(format!(
+            "note: version {version} was interrupted before its dead letters; the next run writes them"
+        ));
     }
 }
 
