@@ -118,6 +118,7 @@ pub enum ChunkError {
 }
 
 /// A chunk on its arrival.
+#[expect(clippy::large_enum_variant, reason = "almost every arrival is a chunk: boxing it would gain nothing")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// What follows, without what was known before.
