@@ -71,7 +71,8 @@ pub trait Source: Send + 'static {
     fn offset_at(&self, partition: Partition, timestamp: i64) -> impl Future<Output = Result<i64, Self::Error>> + Send;
 
     /// Reads assigned partitions anew from these positions. Chunks made before may still arrive, and
-    /// records may repeat; the first chunk made after starts exactly at its position.
+    /// records may repeat; the first chunk made after starts exactly at its position. Errors about a
+    /// position of the time before are not told any more.
     fn seek(&self, positions: &[(Partition, i64)]) -> Result<(), Self::Error>;
 
     /// Stops fetching until [`Source::resume`], staying in the group.

@@ -101,7 +101,8 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) event: Result<Event, Error>,
-    /// For a chunk: the seek of its partition that it was read after, and its share of the budget.
+    /// For a chunk or an error of a position: the seek of the partition that it came after; for a chunk
+    /// its share of the budget.
     pub(crate) epoch: u64,
     pub(crate) bytes: usize,
 }
@@ -363,6 +364,12 @@ impl<'c> Reader<'c> {
 
     fn tell(&self, event: Result<Event, Error>) {
         self.send(Item { event, epoch: 0, bytes: 0 });
+    }
+
+    /// An error that a seek of its partition overtakes.
+    fn tell_of(&self, partition: Partition, error: Error) {
+        let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
+        self.send(Item { event: Err(error), epoch, bytes: 0 });
     }
 
     fn send(&self, item: Item) {

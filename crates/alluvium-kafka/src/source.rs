@@ -33,7 +33,8 @@ const LEAVE: Duration = Duration::from_secs(15);
 /// Beyond what [`Source`] promises:
 /// - A partition that is missing in the acknowledgement of its assignment stays with this member,
 ///   and nothing is read of it until a seek tells its position.
-/// - After [`Source::seek`] has returned, no chunk made before comes out of [`Source::next`].
+/// - After [`Source::seek`] has returned, no chunk made before comes out of [`Source::next`], and no
+///   error about a position of the time before.
 /// - A chunk has up to about 1,000 records or 1 MiB; up to 8 MiB of chunks wait to be taken, and
 ///   up to about 16 MiB, and a fetch of as much, in librdkafka.
 /// - An acknowledgement of an assignment is awaited for `max.poll.interval.ms`, one of a revocation
@@ -110,11 +111,16 @@ impl KafkaSource {
         reader::command(&self.commands, &self.reader, command);
     }
 
-    /// Whether a chunk was made before the newest seek of its partition.
-    fn is_stale(&self, event: &Event, epoch: u64) -> bool {
-        let Event::Chunk(chunk) = event else { return false };
+    /// Whether a chunk, or what was wrong with a position, is of the time before the newest seek of its
+    /// partition.
+    fn is_stale(&self, event: &Result<Event, Error>, epoch: u64) -> bool {
+        let partition = match event {
+            Ok(Event::Chunk(chunk)) => chunk.partition(),
+            Err(Error::PositionGone { partition, .. }) => *partition,
+            _ => return false,
+        };
         let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
-        epochs.get(&chunk.partition()).is_some_and(|newest| epoch < *newest)
+        epochs.get(&partition).is_some_and(|newest| epoch < *newest)
     }
 }
 
@@ -131,9 +137,8 @@ impl Source for KafkaSource {
                 self.waiting.fetch_sub(bytes, Ordering::AcqRel);
                 self.reader.unpark();
             }
-            let event = event?;
             if !self.is_stale(&event, epoch) {
-                return Ok(event);
+                return event;
             }
         }
     }

@@ -84,7 +84,7 @@ impl<'c> Reader<'c> {
             let (topic, partition, position) = (self.config.topic.clone(), *partition, *position);
             if position < 0 {
                 let reason = "a position is not negative".to_owned();
-                self.tell(Err(Error::PositionGone { topic, partition, position, reason }));
+                self.tell_of(partition, Error::PositionGone { topic, partition, position, reason });
             } else if queue.forward(&self.topic, partition.0) {
                 known.push((partition, position));
             } else {

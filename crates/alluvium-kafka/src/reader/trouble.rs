@@ -31,7 +31,7 @@ impl Reader<'_> {
         self.hand_out(partition, packed);
         let position = self.packer.stop(partition).unwrap_or(position);
         if gone {
-            self.tell(Err(Error::PositionGone { topic, partition, position, reason }));
+            self.tell_of(partition, Error::PositionGone { topic, partition, position, reason });
             return;
         }
         self.assigned.insert(partition, Some(Seek { position, due: Instant::now() + self.timing.retry }));

@@ -41,6 +41,7 @@ on_both! {
         large_records,
         watermarks_and_offsets_by_time,
         positions_outside_the_log_are_told,
+        an_error_about_a_position_left_since_is_not_told,
         missing_topics_and_partitions_are_named,
         unreachable_brokers_are_named,
         group_offsets_are_written_and_never_read;

@@ -298,6 +298,20 @@ pub async fn positions_outside_the_log_are_told(broker: &Broker) {
     assert_eq!(reading.offsets(0), (90..100).collect::<Vec<_>>());
 }
 
+/// An error that nobody has taken yet when its partition is sought elsewhere would end a sound pipeline.
+pub async fn an_error_about_a_position_left_since_is_not_told(broker: &Broker) {
+    let topic = broker.topic(1).await;
+    broker.fill(&topic, 0, 0..100).await;
+    let mut reading = Reading::new(broker.source(&topic));
+    reading.positions = [(Partition(0), 101)].into();
+    reading.step().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    reading.source.seek(&[(Partition(0), 10)]).unwrap();
+    reading.assigned.insert(Partition(0), 10);
+    reading.until_at(&[(0, 100)]).await;
+    assert_eq!(reading.offsets(0), (10..100).collect::<Vec<_>>());
+}
+
 pub async fn missing_topics_and_partitions_are_named(broker: &Broker) {
     let topic = KafkaTopic::connect(&broker.config("nowhere", &[])).unwrap();
     for _ in 0..2 {
