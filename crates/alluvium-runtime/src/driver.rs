@@ -28,7 +28,7 @@ use tokio::time::Instant;
 mod assign;
 mod flush;
 
-/// Records that the first columns are inferred from: at least so many, or what a flush interval brings.
+/// Records that the first columns are inferred from: so many, or what one flush brings.
 const SAMPLE: u64 = 10_000;
 /// How long a rebalance is held to commit what was read; well below `max.poll.interval.ms`.
 const REVOKE_GRACE: Duration = Duration::from_secs(20);
@@ -398,7 +398,7 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     fn is_sample_due(&self) -> bool {
         let Some(since) = self.sample.since else { return false };
-        self.sample.records >= SAMPLE
+        self.sample.records >= SAMPLE.min(self.pipeline.flush.rows)
             || since.elapsed() >= self.interval()
             || self.budget.used() >= self.budget.limit() / 2
             || self.is_ending()

@@ -96,13 +96,17 @@ impl<S: Source, T: Table> Driver<S, T> {
         let partitions: Vec<_> =
             self.assigned.iter().map(|(partition, assigned)| (*partition, assigned.cursor.next)).collect();
         for (partition, next) in partitions {
-            match self.source.watermarks(partition).await {
-                Ok(watermarks) if !matches!(resume(Some(next), watermarks), Resume::At(_)) => {
+            let asked = match error.class() {
+                // The brokers may be gone: then that is what the source told.
+                ErrorClass::External => self.source.watermarks(partition).await.ok(),
+                _ => Some(self.watermarks(partition).await?),
+            };
+            match asked {
+                Some(watermarks) if !matches!(resume(Some(next), watermarks), Resume::At(_)) => {
                     return self.reset().await;
                 }
-                Ok(_) => {}
-                // The brokers are gone: that is what the source told.
-                Err(_) => break,
+                Some(_) => {}
+                None => break,
             }
         }
         self.troubles += 1;
