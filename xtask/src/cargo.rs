@@ -1,4 +1,4 @@
-//! `cargo xtask demo`, `test` and `bench`: builds all that is needed, then runs it.
+//! `cargo xtask demo`, `test`, `bench` and `simulate`: builds all that is needed, then runs it.
 
 use crate::{plugins, setup};
 use anyhow::{Context, Result, bail};
@@ -59,6 +59,21 @@ pub fn bench(args: &BenchArgs) -> Result<()> {
     bench.args(["run", "--locked", "--release", "--package", "alluvium-bench", "--", "--plugin"]);
     bench.arg(out.join("redact.wasm")).arg("--python").arg(python);
     run(bench.args(&args.arguments))
+}
+
+/// Lives through simulated worlds, or tells the story of one.
+#[derive(clap::Args)]
+pub struct SimulateArgs {
+    /// Arguments of the simulation: --seeds N, --from N, --seed N
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub fn simulate(args: &SimulateArgs) -> Result<()> {
+    setup::system(false)?;
+    let mut cargo = cargo()?;
+    cargo.args(["run", "--locked", "--package", "alluvium-testkit", "--bin", "simulate", "--"]);
+    run(cargo.args(&args.arguments))
 }
 
 fn cargo() -> Result<Command> {

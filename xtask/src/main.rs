@@ -28,6 +28,7 @@ enum Task {
     Demo(cargo::DemoArgs),
     Test(cargo::TestArgs),
     Bench(cargo::BenchArgs),
+    Simulate(cargo::SimulateArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => cargo::demo(&args),
         Task::Test(args) => cargo::test(&args),
         Task::Bench(args) => cargo::bench(&args),
+        Task::Simulate(args) => cargo::simulate(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,333 @@
+//! A process's handle on the simulated tables: the commit protocol, over logs in memory.
+
+use super::error::SimError;
+use super::faults::{Faults, Plant};
+use super::store::{Entry, Role, SimFile, Store, Written, schema_of};
+use super::world::{Gate, Life, World};
+use alluvium_core::commit::{Claim, Verdict, judge};
+use alluvium_core::seam::{Flush, Outcome, RowWriter, Table, TableState};
+use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DeadLetter, Partition, PartitionProgress, PipelineId};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Mutex;
+
+/// Versions that may be lost to other writers before a commit gives up.
+const MAX_ATTEMPTS: u32 = 100;
+
+/// What one process knows of a log.
+#[derive(Debug, Default)]
+struct Snapshot {
+    /// The number of entries seen.
+    next: usize,
+    positions: BTreeMap<Partition, i64>,
+    schema: Option<SchemaRef>,
+    /// Places that have a letter.
+    letters: BTreeSet<(Partition, i64)>,
+    /// Partitions whose position was stored at some time.
+    seen: BTreeSet<Partition>,
+}
+
+#[derive(Debug)]
+pub struct SimTable {
+    store: Arc<Store>,
+    world: Arc<World>,
+    gate: Gate,
+    faults: Faults,
+    pipeline: PipelineId,
+    topic: String,
+    rows: Mutex<Snapshot>,
+    letters: Mutex<Snapshot>,
+}
+
+/// Collects rows; a file is what was written.
+#[derive(Debug)]
+pub struct SimWriter {
+    batches: Vec<RecordBatch>,
+}
+
+impl RowWriter for SimWriter {
+    type File = SimFile;
+    type Error = SimError;
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SimError> {
+        self.batches.push(batch.clone());
+        Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        self.batches.iter().flat_map(RecordBatch::columns).map(Array::get_buffer_memory_size).sum()
+    }
+
+    fn finish(self) -> Result<Vec<SimFile>, SimError> {
+        Ok(vec![SimFile { batches: self.batches, uploaded: Arc::new(AtomicBool::new(false)) }])
+    }
+}
+
+impl SimTable {
+    pub fn new(
+        store: &Arc<Store>,
+        world: &Arc<World>,
+        gate: &Gate,
+        faults: Faults,
+        pipeline: &PipelineId,
+        topic: &str,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            world: world.clone(),
+            gate: gate.clone(),
+            faults,
+            pipeline: pipeline.clone(),
+            topic: topic.to_owned(),
+            rows: Mutex::default(),
+            letters: Mutex::default(),
+        }
+    }
+
+    fn has(&self, plant: Plant) -> bool {
+        self.faults.plant == Some(plant)
+    }
+
+    /// A point at which the process can die.
+    async fn point(&self, name: &str) {
+        if self.world.strikes(self.faults.death) {
+            self.world.note(format_args!("{} dies {name}", self.gate.name));
+            self.gate.set(Life::Dead);
+        }
+        self.gate.pass().await;
+    }
+
+    /// Takes in what is new in a log. The answer is of some moment of the time that it takes.
+    async fn refresh(&self, role: Role, known: &mut Snapshot) -> Result<(), SimError> {
+        self.gate.pass().await;
+        self.world.pause(1..15).await;
+        let new: Vec<Entry> = self.store.log(role).iter().skip(known.next).cloned().collect();
+        self.world.pause(1..15).await;
+        self.gate.pass().await;
+        if self.world.strikes(self.faults.load) {
+            return Err(SimError::Passing { what: "reading a table" });
+        }
+        new.iter().for_each(|entry| self.follow(known, entry));
+        Ok(())
+    }
+
+    fn follow(&self, known: &mut Snapshot, entry: &Entry) {
+        known.next += 1;
+        known.letters.extend(entry.letters.iter().map(|letter| (letter.partition, letter.offset)));
+        if let Some(schema) = &entry.schema {
+            known.schema = Some(schema.clone());
+        }
+        let prefix = format!(
+            "{}/{}/{}/{}/",
+            self.pipeline.tenant(),
+            self.pipeline.name(),
+            self.pipeline.generation(),
+            self.topic
+        );
+        for (id, version) in &entry.transactions {
+            if let Some(partition) = id.strip_prefix(&prefix).and_then(|number| number.parse().ok()) {
+                known.positions.insert(Partition(partition), *version);
+                known.seen.insert(Partition(partition));
+            }
+        }
+    }
+
+    async fn upload(&self, files: &[SimFile]) -> Result<(), SimError> {
+        self.point("before an upload").await;
+        for file in files.iter().filter(|file| !file.uploaded.load(Ordering::Relaxed)) {
+            self.world.pause(1..60).await;
+            self.gate.pass().await;
+            if self.world.strikes(self.faults.upload) {
+                return Err(SimError::Passing { what: "uploading a file" });
+            }
+            file.uploaded.store(true, Ordering::Relaxed);
+        }
+        self.point("after an upload").await;
+        Ok(())
+    }
+
+    /// Writes the entry that follows a snapshot. `false`: another writer was faster.
+    async fn append(&self, role: Role, known: &mut Snapshot, mut entry: Entry) -> Result<bool, SimError> {
+        self.point("before a log entry").await;
+        entry.id = self.world.within(1..u64::MAX);
+        let version = known.next;
+        let write = self.store.write(&self.world, &self.gate, self.faults, role, version, entry.clone());
+        let landed = match write.await {
+            Written::Landed => true,
+            Written::Lost => false,
+            Written::Failed if self.has(Plant::BelievesErrors) => false,
+            Written::Failed => self.settle(role, version, entry.id).await?,
+        };
+        self.point("after a log entry").await;
+        if landed {
+            self.follow(known, &entry);
+        }
+        Ok(landed)
+    }
+
+    /// What became of a write that failed.
+    async fn settle(&self, role: Role, version: usize, id: u64) -> Result<bool, SimError> {
+        self.world.pause(1..40).await;
+        self.gate.pass().await;
+        if self.world.strikes(self.faults.load) {
+            return Err(SimError::Passing { what: "reading back a log entry" });
+        }
+        let found = self.store.log(role).get(version).map(|entry| entry.id);
+        match found {
+            Some(found) => Ok(found == id),
+            None => Err(SimError::Passing { what: "writing a log entry" }),
+        }
+    }
+
+    async fn commit_rows(&self, rows: &mut Snapshot, flush: &Flush<SimFile>) -> Result<Outcome, SimError> {
+        let mut letters_are_in = flush.dead_letters.is_empty() || self.has(Plant::LettersLast);
+        for attempt in 0..MAX_ATTEMPTS {
+            self.refresh(Role::Rows, rows).await?;
+            let verdict = judge(&self.claims(rows, flush));
+            let unjudged = self.has(Plant::NeverJudges) || (attempt > 0 && self.has(Plant::RetriesUnjudged));
+            match verdict {
+                Verdict::Proceed => {}
+                _ if unjudged => {}
+                Verdict::AlreadyCommitted => return Ok(Outcome::AlreadyCommitted),
+                Verdict::Fenced { found } => return Ok(Outcome::Fenced { found }),
+            }
+            let schema = match merged(rows.schema.as_ref().map(|schema| schema.fields()), flush.schema.fields()) {
+                Ok(fields) => Arc::new(Schema::new(fields)),
+                Err(column) => return Ok(Outcome::SchemaMoved { column }),
+            };
+            if !letters_are_in {
+                self.commit_letters(flush).await?;
+                letters_are_in = true;
+            }
+            let grows = rows.schema.as_ref().is_none_or(|there| *there != schema).then_some(schema);
+            let mut entry = Entry {
+                info: Some(flush.info.clone()),
+                transactions: flush.info.partitions.iter().map(|progress| self.transaction(progress)).collect(),
+                files: flush.files.clone(),
+                ..Entry::default()
+            };
+            match grows {
+                Some(schema) if rows.schema.is_some() => {
+                    let info = CommitInfo { kind: CommitKind::Schema, partitions: Vec::new(), ..flush.info.clone() };
+                    let growth = Entry { info: Some(info), schema: Some(schema), ..Entry::default() };
+                    if !self.append(Role::Rows, rows, growth).await? {
+                        continue;
+                    }
+                }
+                // The entry that makes the table.
+                grows => entry.schema = grows,
+            }
+            let version = rows.next as u64;
+            if self.append(Role::Rows, rows, entry).await? {
+                if self.has(Plant::LettersLast) {
+                    self.commit_letters(flush).await?;
+                }
+                return Ok(Outcome::Committed { version });
+            }
+        }
+        Err(SimError::Passing { what: "winning a version" })
+    }
+
+    fn transaction(&self, progress: &PartitionProgress) -> (String, i64) {
+        let id = AppId::new(&self.pipeline, &self.topic, progress.partition);
+        (id.as_str().to_owned(), progress.span.to())
+    }
+
+    fn claims(&self, rows: &Snapshot, flush: &Flush<SimFile>) -> Vec<Claim> {
+        let claim = |progress: &PartitionProgress| Claim {
+            partition: progress.partition,
+            span: progress.span,
+            stored: rows.positions.get(&progress.partition).copied(),
+            may_be_absent: flush.may_be_absent && !rows.seen.contains(&progress.partition),
+        };
+        flush.info.partitions.iter().map(claim).collect()
+    }
+
+    /// Dead letters go before the rows of their spans, less those that are there already.
+    async fn commit_letters(&self, flush: &Flush<SimFile>) -> Result<(), SimError> {
+        let mut known = self.letters.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            self.refresh(Role::Letters, &mut known).await?;
+            let repeats = self.has(Plant::RepeatsLetters);
+            let is_new = |letter: &&DeadLetter| repeats || !known.letters.contains(&(letter.partition, letter.offset));
+            let letters: Vec<_> = flush.dead_letters.iter().filter(is_new).cloned().collect();
+            if letters.is_empty() {
+                return Ok(());
+            }
+            let mut partitions = flush.info.partitions.clone();
+            partitions.retain(|progress| letters.iter().any(|letter| letter.partition == progress.partition));
+            for progress in &mut partitions {
+                let rejected = letters.iter().filter(|letter| letter.partition == progress.partition).count() as u64;
+                progress.counts = Counts { read: rejected, rejected, ..Counts::default() };
+            }
+            let transactions = partitions.iter().map(|progress| {
+                let (id, to) = self.transaction(progress);
+                (id, known.positions.get(&progress.partition).map_or(to, |stored| to.max(*stored)))
+            });
+            let transactions = transactions.collect();
+            let info = CommitInfo { kind: CommitKind::DeadLetters, partitions, ..flush.info.clone() };
+            let entry = Entry { info: Some(info), transactions, letters, ..Entry::default() };
+            if self.append(Role::Letters, &mut known, entry).await? {
+                return Ok(());
+            }
+        }
+        Err(SimError::Passing { what: "winning a version of the dead letters" })
+    }
+}
+
+impl Table for SimTable {
+    type Error = SimError;
+    type File = SimFile;
+    type Writer = SimWriter;
+
+    async fn load(&self) -> Result<TableState, SimError> {
+        let mut rows = self.rows.lock().await;
+        self.refresh(Role::Rows, &mut rows).await?;
+        let positions = rows.positions.iter().map(|(partition, at)| (*partition, *at)).collect();
+        Ok(TableState { schema: rows.schema.clone(), partition_by: Vec::new(), positions })
+    }
+
+    fn writer(&self, _schema: SchemaRef) -> Result<SimWriter, SimError> {
+        Ok(SimWriter { batches: Vec::new() })
+    }
+
+    async fn commit(&self, flush: &mut Flush<SimFile>) -> Result<Outcome, SimError> {
+        self.upload(&flush.files).await?;
+        let mut rows = self.rows.lock().await;
+        let outcome = self.commit_rows(&mut rows, flush).await?;
+        let spans = flush.info.partitions.iter().map(|progress| (progress.partition.0, progress.span.to()));
+        self.world.note(format_args!("{}: {outcome:?} {:?}", self.gate.name, spans.collect::<Vec<_>>()));
+        Ok(outcome)
+    }
+}
+
+/// The newest log's schema.
+impl Store {
+    pub fn schema(&self) -> Option<SchemaRef> {
+        schema_of(&self.log(Role::Rows))
+    }
+}
+
+/// The table's fields with those of the rows that it has not yet; or the column that is another one.
+fn merged(table: Option<&Fields>, rows: &Fields) -> Result<Fields, String> {
+    let mut fields: Vec<Arc<Field>> = table.map(|fields| fields.to_vec()).unwrap_or_default();
+    for new in rows {
+        let Some(there) = fields.iter_mut().find(|there| there.name().eq_ignore_ascii_case(new.name())) else {
+            fields.push(new.clone());
+            continue;
+        };
+        let data_type = match (there.data_type(), new.data_type()) {
+            _ if there.name() != new.name() => return Err(new.name().clone()),
+            (DataType::Struct(inner), DataType::Struct(more)) => {
+                DataType::Struct(merged(Some(inner), more).map_err(|inner| format!("{}.{inner}", new.name()))?)
+            }
+            (one, other) if one == other => continue,
+            _ => return Err(new.name().clone()),
+        };
+        *there = Arc::new(there.as_ref().clone().with_data_type(data_type));
+    }
+    Ok(fields.into())
+}
