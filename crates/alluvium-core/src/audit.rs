@@ -7,7 +7,7 @@
 //! [`audit_letters`] compares the dead letters' log with it; [`Scan`] does so with the rows and the
 //! letters themselves.
 
-use crate::{AppId, CommitInfo, CommitKind, Counts, Partition, PipelineId, Span};
+use crate::{AppId, CommitInfo, CommitKind, Counts, Partition, PipelineId, Span, TopicId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -95,6 +95,8 @@ pub enum Finding {
     Position { version: u64, partition: Partition, expected: i64, found: Option<i64> },
     /// A commit's files hold another number of rows than it says.
     Rows { version: u64, said: u64, found: u64 },
+    /// A commit read another topic of the same name: offsets before and after mean other records.
+    Topic { version: u64, before: TopicId, after: TopicId },
     /// Another writer moved a position of this pipeline.
     ForeignPosition { version: u64, transaction: String, to: i64 },
     /// A commit adds a file that an earlier one of this pipeline had added: its rows are there once,
@@ -137,6 +139,9 @@ impl fmt::Display for Finding {
             ),
             Self::Rows { version, said, found } => {
                 write!(f, "version {version}: {said} rows are said, but its files hold {found}")
+            }
+            Self::Topic { version, before, after } => {
+                write!(f, "version {version}: the topic before had id {before}, this one has id {after}")
             }
             Self::ForeignPosition { version, transaction, to } => {
                 write!(f, "version {version}: another writer set the position of {transaction} to {to}")
@@ -232,7 +237,7 @@ impl Report {
 /// Audits one pipeline's commits to one table. `entries` are the log's commits in rising order of
 /// version, without a hole; `stored` are the positions that the newest of them leaves.
 pub fn audit(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], stored: &[(Partition, i64)]) -> Report {
-    let mut audit = Audit { pipeline, topic, report: Report::default(), proofs: BTreeMap::new() };
+    let mut audit = Audit { pipeline, topic, report: Report::default(), proofs: BTreeMap::new(), topic_id: None };
     audit.report.first_version = entries.first().map_or(0, |entry| entry.version);
     audit.report.last_version = entries.last().map_or(0, |entry| entry.version);
     let mut files = Files::default();
@@ -306,6 +311,8 @@ struct Audit<'a> {
     topic: &'a str,
     report: Report,
     proofs: BTreeMap<Partition, PartitionProof>,
+    /// The topic's id in the newest commit that names one.
+    topic_id: Option<TopicId>,
 }
 
 impl Audit<'_> {
@@ -313,6 +320,11 @@ impl Audit<'_> {
         let Some(info) = &entry.info else { return };
         let version = entry.version;
         self.report.commits += 1;
+        if let Some(after) = &info.topic_id
+            && let Some(before) = self.topic_id.replace(after.clone()).filter(|before| before != after)
+        {
+            self.report.findings.push(Finding::Topic { version, before, after: after.clone() });
+        }
         if info.kind == CommitKind::Schema {
             return;
         }

@@ -14,6 +14,33 @@ impl fmt::Display for Partition {
     }
 }
 
+/// The id that brokers give a topic when it is made: one made anew under the same name has another.
+/// As Kafka's own tools print it: 22 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TopicId(String);
+
+impl TopicId {
+    /// From the halves of its 128 bits; `None` for zero, with which old brokers say that they have none.
+    pub fn from_halves(most: u64, least: u64) -> Option<Self> {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let bits = u128::from(most) << 64 | u128::from(least);
+        let digit = |place: u32| {
+            // The last digit holds two bits, filled up with zeros.
+            let sextet = bits.checked_shr(122 - 6 * place).unwrap_or_default() as usize & 63;
+            char::from(DIGITS[sextet])
+        };
+        let last = char::from(DIGITS[(least as usize & 3) << 4]);
+        (bits != 0).then(|| Self((0..21).map(digit).chain([last]).collect()))
+    }
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A pipeline of a tenant. `generation` is raised by the owner to read a topic anew into the same table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PipelineId {

@@ -1,6 +1,6 @@
 //! What a commit says of itself in the Delta log.
 
-use crate::{Counts, Partition, Span};
+use crate::{Counts, Partition, Span, TopicId};
 use serde::{Deserialize, Serialize};
 
 /// The key under which [`CommitInfo`] lies in a commit's `commitInfo` action.
@@ -51,6 +51,9 @@ pub struct CommitInfo {
     pub pipeline: String,
     pub generation: u32,
     pub topic: String,
+    /// The topic's id; absent when the brokers did not tell one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic_id: Option<TopicId>,
     pub partitions: Vec<PartitionProgress>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<PluginRef>,

@@ -31,7 +31,7 @@ pub use counts::Counts;
 pub use data_type::DataType;
 pub use dead_letter::{DeadLetter, Reason, Stage};
 pub use error::{Classified, ErrorClass, Fault};
-pub use ids::{AppId, Partition, PipelineId};
+pub use ids::{AppId, Partition, PipelineId, TopicId};
 pub use info::{CommitInfo, CommitKind, PartitionProgress, PluginRef};
 pub use packed::Packed;
 pub use span::Span;

@@ -1,6 +1,6 @@
 //! Where reading a partition starts, and when it must not.
 
-use crate::Partition;
+use crate::{Partition, TopicId};
 use std::fmt;
 
 /// Where a pipeline starts while its table holds no position.
@@ -70,15 +70,31 @@ impl Cursor {
     }
 }
 
+/// Whether positions of topic `stored` may be read on in the topic that the broker has now. Ids are
+/// never given twice: what was the same topic before and after was the same all the time between.
+/// Unknown ids are taken on trust.
+pub fn same_topic(topic: &str, stored: Option<&TopicId>, found: Option<&TopicId>) -> Result<(), PositionError> {
+    match (stored, found) {
+        (Some(stored), Some(found)) if stored != found => {
+            Err(PositionError::Replaced { topic: topic.to_owned(), stored: stored.clone(), found: found.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Stored data and broker do not fit together: going on would lose or double records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PositionError {
     #[error("partition {partition}: offsets {stored} to {} are lost: the table is at offset {stored}, but the broker's oldest is {low}", low - 1)]
     Lost { partition: Partition, stored: i64, low: i64 },
     #[error(
-        "partition {partition}: the table is at offset {stored}, but the broker's newest position is {high}: the topic was probably created anew"
+        "partition {partition}: the table is at offset {stored}, but the broker's newest position is {high}: the broker lost records, or the topic was created anew"
     )]
     Beyond { partition: Partition, stored: i64, high: i64 },
+    #[error(
+        "topic {topic} was created anew: the positions so far are those of the topic with id {stored}, but the broker's has id {found}"
+    )]
+    Replaced { topic: String, stored: TopicId, found: TopicId },
 }
 
 impl fmt::Display for StartPolicy {

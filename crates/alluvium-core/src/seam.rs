@@ -2,7 +2,7 @@
 //!
 //! Each has a real implementation and a faulty one for tests; both pass one conformance suite.
 
-use crate::{Chunk, Classified, CommitInfo, DeadLetter, Partition, position::Watermarks};
+use crate::{Chunk, Classified, CommitInfo, DeadLetter, Partition, TopicId, position::Watermarks};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::collections::BTreeSet;
@@ -60,6 +60,12 @@ pub trait Source: Send + 'static {
     /// The next event. Cancel safe: a dropped call loses nothing.
     fn next(&mut self) -> impl Future<Output = Result<Event, Self::Error>> + Send;
 
+    /// The id of the topic of this name now; `None` when the source cannot tell. Does not borrow
+    /// the source, so that a flush can ask before its commit.
+    fn topic_id(&self) -> impl Future<Output = Result<Option<TopicId>, Self::Error>> + Send + 'static {
+        std::future::ready(Ok(None))
+    }
+
     /// All partitions of the topic, assigned here or not.
     fn partitions(&self) -> impl Future<Output = Result<Vec<Partition>, Self::Error>> + Send;
 
@@ -96,6 +102,9 @@ pub struct TableState {
     pub partition_by: Vec<String>,
     /// Stored positions of the pipeline, by partition of the topic.
     pub positions: Vec<(Partition, i64)>,
+    /// The id of the topic that the positions belong to, by the pipeline's newest commit that names
+    /// one; `None` when no commit that is still in the log does.
+    pub topic_id: Option<TopicId>,
 }
 
 /// A flush: files and dead letters of the spans that `info` names, to be committed at once.

@@ -4,10 +4,10 @@
 use alluvium_core::audit::{FileChange, Finding, LogEntry, Scan, ScanFinding, audit, audit_letters};
 use alluvium_core::chunk::{Header, NO_TIMESTAMP, Record, decode_headers, encode_headers};
 use alluvium_core::commit::{Claim, Verdict, judge};
-use alluvium_core::position::{Resume, Watermarks, resume};
+use alluvium_core::position::{Resume, Watermarks, resume, same_topic};
 use alluvium_core::{
     AppId, Arrival, Chunk, CommitInfo, CommitKind, Counts, DataType, Packed, Partition, PartitionProgress, PipelineId,
-    Records, Span,
+    Records, Span, TopicId,
 };
 use proptest::prelude::*;
 
@@ -38,6 +38,7 @@ fn rows_commit(version: u64, spans: &[(i32, i64, i64)]) -> LogEntry {
             pipeline: "acme/orders".into(),
             generation: 1,
             topic: "orders".into(),
+            topic_id: None,
             partitions,
             plugins: vec![],
             plan: None,
@@ -412,4 +413,40 @@ proptest! {
             prop_assert_eq!(DataType::parse(&parsed.to_string()).unwrap(), parsed);
         }
     }
+}
+
+#[test]
+fn topic_ids_are_spelled_as_kafka_does_and_zero_is_none() {
+    let id = |most, least| TopicId::from_halves(most, least).map(|id| id.to_string());
+    assert_eq!(id(0, 0), None);
+    assert_eq!(id(0, 1).as_deref(), Some("AAAAAAAAAAAAAAAAAAAAAQ"));
+    assert_eq!(id(u64::MAX, u64::MAX).as_deref(), Some("_____________________w"));
+    // The bytes 0, 1, … 15.
+    assert_eq!(id(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f).as_deref(), Some("AAECAwQFBgcICQoLDA0ODw"));
+}
+
+#[test]
+fn a_position_is_read_on_in_its_own_topic_alone() {
+    let (one, two) = (TopicId::from_halves(1, 2).unwrap(), TopicId::from_halves(1, 3).unwrap());
+    for (stored, found) in [(None, None), (None, Some(&one)), (Some(&one), None), (Some(&one), Some(&one))] {
+        assert_eq!(same_topic("orders", stored, found), Ok(()));
+    }
+    let told = same_topic("orders", Some(&one), Some(&two)).unwrap_err().to_string();
+    assert!(told.contains(&one.to_string()) && told.contains(&two.to_string()), "{told}");
+}
+
+#[test]
+fn the_audit_names_commits_of_another_topic() {
+    let id = |least| TopicId::from_halves(7, least);
+    let mut entries: Vec<_> =
+        (0..5).map(|version| rows_commit(version, &[(0, version as i64, version as i64 + 1)])).collect();
+    for (entry, topic_id) in entries.iter_mut().zip([None, id(1), None, id(1), id(2)]) {
+        entry.info.as_mut().unwrap().topic_id = topic_id;
+    }
+    let report = audit(&pipeline(), "orders", &entries[..4], &[(Partition(0), 4)]);
+    assert_eq!(report.findings, []);
+    let report = audit(&pipeline(), "orders", &entries, &[(Partition(0), 5)]);
+    let finding = Finding::Topic { version: 4, before: id(1).unwrap(), after: id(2).unwrap() };
+    assert!(finding.is_fault());
+    assert_eq!(report.findings, [finding]);
 }

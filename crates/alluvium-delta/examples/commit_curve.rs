@@ -84,6 +84,7 @@ fn flush(
         pipeline: pipeline.to_string(),
         generation: 1,
         topic: "records".to_owned(),
+        topic_id: None,
         partitions: vec![PartitionProgress { partition: Partition(0), span: Span::new(from, to)?, counts }],
         plugins: Vec::new(),
         plan: None,

@@ -315,6 +315,7 @@ async fn write(sink: &DeltaSink, batch: &RecordBatch, from: i64) -> Result<(), B
         pipeline: pipeline.to_string(),
         generation: pipeline.generation(),
         topic: sink.config().topic.clone(),
+        topic_id: None,
         partitions: vec![PartitionProgress { partition: Partition(0), span: Span::new(from, to)?, counts }],
         plugins: Vec::new(),
         plan: None,

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::writer::DataFile;
 use alluvium_core::info::COMMIT_INFO_KEY;
-use alluvium_core::{CommitInfo, PartitionProgress};
+use alluvium_core::{CommitInfo, PartitionProgress, TopicId};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -134,6 +134,24 @@ pub(crate) struct CommitLine {
     pub info: Option<Value>,
     #[serde(default, rename = "alluviumDeadLetters")]
     pub letters: Option<Value>,
+}
+
+/// What a commit's own account says of the topic it read.
+#[derive(Debug, Deserialize)]
+struct Origin {
+    pipeline: String,
+    generation: u32,
+    topic: String,
+    #[serde(default)]
+    topic_id: Option<TopicId>,
+}
+
+impl CommitLine {
+    /// The id of the topic, when the commit is of the pipeline whose transactions start with `prefix`.
+    pub(crate) fn topic_id(&self, prefix: &str) -> Option<TopicId> {
+        let Origin { pipeline, generation, topic, topic_id } = Origin::deserialize(self.info.as_ref()?).ok()?;
+        topic_id.filter(|_| format!("{pipeline}/{generation}/{topic}/") == prefix)
+    }
 }
 
 /// The lines of a log entry.

@@ -4,12 +4,13 @@
 
 use crate::actions::{Line, Metadata, Protocol, lines};
 use crate::error::Error;
+use crate::log::read_entry;
 use crate::store::TableStore;
-use alluvium_core::Partition;
+use alluvium_core::{Partition, TopicId};
 use buoyant_kernel as kernel;
 use deltalake::arrow::array::{Array, AsArray, RecordBatch};
 use deltalake::arrow::datatypes::Int64Type;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use kernel::engine::arrow_data::ArrowEngineData;
 use kernel::{Engine, Snapshot, SnapshotRef};
 use object_store::ObjectMeta;
@@ -19,6 +20,12 @@ use std::sync::Arc;
 
 pub(crate) const LOG: &str = "_delta_log";
 
+/// How many entries are looked through for the topic's id. Beyond, others have written so much that
+/// the id counts as unknown.
+const LOOKED_BACK: usize = 1000;
+/// Log entries read at the same time; mostly the first has what is looked for.
+const ENTRIES_AT_ONCE: usize = 4;
+
 /// A table at one version.
 #[derive(Clone, Debug)]
 pub(crate) struct LogState {
@@ -27,6 +34,8 @@ pub(crate) struct LogState {
     pub metadata: Metadata,
     /// Versions of the pipeline's own transactions, by their id.
     pub positions: HashMap<String, i64>,
+    /// The id of the topic that the pipeline's newest commit with one read.
+    pub topic_id: Option<TopicId>,
     /// The newest checkpoint known of.
     pub checkpoint: Option<u64>,
     /// The log entry of `version` as it was listed: another one in its place is another table.
@@ -90,6 +99,9 @@ impl LogState {
             if let Some(transaction) = line.txn.filter(|transaction| transaction.app_id.starts_with(prefix)) {
                 next.positions.insert(transaction.app_id, transaction.version);
             }
+            if let Some(topic_id) = line.commit_info.and_then(|commit| commit.topic_id(prefix)) {
+                next.topic_id = Some(topic_id);
+            }
         }
         next.version = version;
         next.head = head;
@@ -129,9 +141,28 @@ pub(crate) async fn load(store: &TableStore, prefix: &str) -> Result<Option<LogS
     if !exists(store).await? {
         return Ok(None);
     }
-    let prefix = prefix.to_owned();
-    let state = with_snapshot(store, None, move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &prefix));
-    state.await.map(Some)
+    let own = prefix.to_owned();
+    let state = with_snapshot(store, None, move |snapshot, engine| state_of(&snapshot, engine.as_ref(), &own));
+    let mut state = state.await?;
+    if !state.positions.is_empty() {
+        state.topic_id = newest_topic_id(store, state.version, prefix).await?;
+    }
+    Ok(Some(state))
+}
+
+/// Looks back from a version for the pipeline's newest commit that names the id of its topic. Only
+/// log entries do, so that what was cleaned up behind a checkpoint tells nothing any more.
+async fn newest_topic_id(store: &TableStore, version: u64, prefix: &str) -> Result<Option<TopicId>, Error> {
+    let back = (0..=version).rev().take(LOOKED_BACK);
+    let mut entries = stream::iter(back).map(|version| read_entry(store, version)).buffered(ENTRIES_AT_ONCE);
+    while let Some((entry, _)) = entries.try_next().await?.flatten() {
+        // An entry that is no log entry was refused by the kernel already, or belongs to the past.
+        let found = lines::<Line>(&entry).filter_map(|line| line.ok()?.commit_info?.topic_id(prefix)).next();
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 async fn exists(store: &TableStore) -> Result<bool, Error> {
@@ -203,6 +234,7 @@ fn state_of(snapshot: &SnapshotRef, engine: &dyn Engine, prefix: &str) -> kernel
         },
         metadata: serde_json::from_value(serde_json::to_value(configuration.metadata())?)?,
         positions: transactions(snapshot, engine, prefix)?,
+        topic_id: None,
         checkpoint: snapshot.log_segment().checkpoint_version,
         head: None,
     })

@@ -94,6 +94,7 @@ impl DeltaReader {
             schema: Some(schema::arrow(&self.config.table, &state.metadata.schema_string)?),
             partition_by: state.metadata.partition_columns.clone(),
             positions: state.partitions(&self.config.transaction_prefix()),
+            topic_id: state.topic_id.clone(),
         })
     }
 

@@ -40,7 +40,11 @@ const PROTECTED: &[(&str, &str)] = &[
 
 /// What a source sets unless the owner does.
 const DEFAULTS: &[(&str, &str)] = &[
-    // Below 10 seconds, so that a process that was killed gets its partitions back by then.
+    // As short as brokers allow unless told otherwise (group.min.session.timeout.ms): a killed process's
+    // partitions are somebody else's soon. A process that was only slow is dropped as soon, which is
+    // safe: positions live in the table, where it finds that others moved them, and commits nothing.
+    // Static membership (group.instance.id) would be quicker still, but a clean end would then keep
+    // the partitions for a session, and every process would need a name that is its own for ever.
     ("session.timeout.ms", "6000"),
     ("heartbeat.interval.ms", "1500"),
     // Of these the first matters most: with its default of a second, the fetcher sleeps while the

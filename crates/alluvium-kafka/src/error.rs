@@ -40,6 +40,12 @@ pub enum Error {
         #[source]
         source: ClientError,
     },
+    #[error("asking for the id of topic {topic} failed")]
+    TopicId {
+        topic: String,
+        #[source]
+        source: ClientError,
+    },
     #[error("asking for the watermarks of partition {partition} of topic {topic} failed")]
     Watermarks {
         topic: String,
@@ -203,6 +209,7 @@ impl Classified for Error {
             Self::Thread { .. }
             | Self::Unreachable { .. }
             | Self::Partitions { .. }
+            | Self::TopicId { .. }
             | Self::Watermarks { .. }
             | Self::OffsetAt { .. }
             | Self::AssignTimeout { .. }

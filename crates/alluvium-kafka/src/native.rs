@@ -13,13 +13,14 @@
 //! What it costs: librdkafka takes the errors of a batch for records when it notes how far we have
 //! read. It uses that note only to go on after a rebalance, and the reader seeks then.
 //!
-//! It also has the one knob of the mock cluster that the wrapper lacks.
+//! It also asks for a topic's id, and has the one knob of the mock cluster: the wrapper lacks both.
 
+use alluvium_core::TopicId;
 use rdkafka::{
     bindings as sys,
     client::{Client, ClientContext},
     consumer::{BaseConsumer, Consumer, ConsumerContext},
-    error::RDKafkaErrorCode,
+    error::{KafkaError, RDKafkaErrorCode},
 };
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -173,6 +174,92 @@ unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
     let start = NonNull::new(start.cast_mut().cast::<u8>())?;
     // SAFETY: promised by the caller.
     Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), length) })
+}
+
+/// Something of librdkafka's that is ours to destroy.
+struct Owned<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
+
+impl<T> Owned<T> {
+    /// # Safety
+    /// `made` is null, or ours to destroy by `destroy`, which takes everything that [`Owned::raw`] can name.
+    unsafe fn new(made: *mut T, destroy: unsafe extern "C" fn(*mut T)) -> Result<Self, KafkaError> {
+        let made = NonNull::new(made).ok_or(KafkaError::AdminOpCreation("librdkafka made nothing".to_owned()))?;
+        Ok(Self(made, destroy))
+    }
+
+    fn raw(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: promised when it was made; this is the only place that destroys it.
+        unsafe { (self.1)(self.raw()) };
+    }
+}
+
+/// Asks a broker for the id of a topic; `None` when it knows of none. Waits up to `timeout`. Without a
+/// broker it is one that calls itself the controller.
+pub(crate) fn topic_id<C: ClientContext>(
+    client: &Client<C>,
+    topic: &CStr,
+    broker: Option<i32>,
+    timeout: Duration,
+) -> Result<Option<TopicId>, KafkaError> {
+    let milliseconds = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
+    let check = |code: sys::rd_kafka_resp_err_t| match RDKafkaErrorCode::from(code) {
+        RDKafkaErrorCode::NoError => Ok(()),
+        code => Err(KafkaError::MetadataFetch(code)),
+    };
+    let (client, mut text) = (client.native_ptr(), [0; 512]);
+    let mut names = [topic.as_ptr()];
+    let mut count = 0;
+    // SAFETY: the client is alive, and what is made of it is destroyed before this returns, in the
+    // reverse order. `names` holds one string that ends with a NUL, of which librdkafka makes a copy;
+    // `text` has the length that is told. The answer's parts live as long as the event that holds it.
+    unsafe {
+        let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+        let options = sys::rd_kafka_AdminOptions_new(client, operation);
+        let options = Owned::new(options, sys::rd_kafka_AdminOptions_destroy)?;
+        let length = text.len();
+        check(sys::rd_kafka_AdminOptions_set_request_timeout(
+            options.raw(),
+            milliseconds.clamp(1, 3_600_000),
+            text.as_mut_ptr(),
+            length,
+        ))?;
+        if let Some(broker) = broker {
+            check(sys::rd_kafka_AdminOptions_set_broker(options.raw(), broker, text.as_mut_ptr(), length))?;
+        }
+        let queue = Owned::new(sys::rd_kafka_queue_new(client), sys::rd_kafka_queue_destroy)?;
+        let topics = sys::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
+        let topics = Owned::new(topics, sys::rd_kafka_TopicCollection_destroy)?;
+        sys::rd_kafka_DescribeTopics(client, topics.raw(), options.raw(), queue.raw());
+        // The request's own timeout answers first.
+        let event = sys::rd_kafka_queue_poll(queue.raw(), milliseconds.saturating_add(1000));
+        if event.is_null() {
+            return Err(KafkaError::MetadataFetch(RDKafkaErrorCode::OperationTimedOut));
+        }
+        let event = Owned::new(event, sys::rd_kafka_event_destroy)?;
+        check(sys::rd_kafka_event_error(event.raw()))?;
+        let answer = sys::rd_kafka_event_DescribeTopics_result(event.raw());
+        if answer.is_null() {
+            return Err(KafkaError::MetadataFetch(RDKafkaErrorCode::BadMessage));
+        }
+        let found = sys::rd_kafka_DescribeTopics_result_topics(answer, &raw mut count);
+        if found.is_null() || count == 0 {
+            return Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition));
+        }
+        check(sys::rd_kafka_error_code(sys::rd_kafka_TopicDescription_error(*found)))?;
+        let id = sys::rd_kafka_TopicDescription_topic_id(*found);
+        if id.is_null() {
+            return Ok(None);
+        }
+        let half = |bits: i64| u64::from_ne_bytes(bits.to_ne_bytes());
+        let most = half(sys::rd_kafka_Uuid_most_significant_bits(id));
+        Ok(TopicId::from_halves(most, half(sys::rd_kafka_Uuid_least_significant_bits(id))))
+    }
 }
 
 unsafe extern "C" {

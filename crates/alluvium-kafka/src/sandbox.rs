@@ -103,6 +103,11 @@ impl Sandbox {
         self.call(move |cluster| cluster.clear_request_errors(request.key())).await
     }
 
+    /// Speaks a kind of request up to this version only, as older brokers do.
+    pub async fn limit_version(&self, request: Request, newest: i16) -> Result<(), Error> {
+        self.change(move |cluster| cluster.apiversion(request.key(), Some(0), Some(newest))).await
+    }
+
     /// Delays every answer.
     pub async fn set_round_trip(&self, delay: Duration) -> Result<(), Error> {
         self.change(move |cluster| cluster.broker_round_trip_time(-1, delay)).await

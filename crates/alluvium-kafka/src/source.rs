@@ -6,7 +6,7 @@ use crate::{
     reader::{self, Command, Item, Reader, Timing},
 };
 use alluvium_core::{
-    Partition,
+    Partition, TopicId,
     position::Watermarks,
     seam::{Event, Source},
 };
@@ -141,6 +141,11 @@ impl Source for KafkaSource {
                 return event;
             }
         }
+    }
+
+    fn topic_id(&self) -> impl Future<Output = Result<Option<TopicId>, Error>> + Send + 'static {
+        let topic = self.topic.clone();
+        async move { topic.id().await }
     }
 
     async fn partitions(&self) -> Result<Vec<Partition>, Error> {

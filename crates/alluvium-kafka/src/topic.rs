@@ -1,8 +1,8 @@
 //! Questions about a topic, asked over a connection of their own: on a reader's connection they
 //! would wait behind its long poll.
 
-use crate::{ClientError, Error, KafkaConfig, context::Context};
-use alluvium_core::{Partition, position::Watermarks};
+use crate::{ClientError, Error, KafkaConfig, context::Context, native};
+use alluvium_core::{Partition, TopicId, position::Watermarks};
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
@@ -10,6 +10,7 @@ use rdkafka::{
     types::RDKafkaRespErr,
 };
 use std::{
+    ffi::CString,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -80,6 +81,12 @@ impl KafkaTopic {
         self.ask(Asker::info).await.map(|info| info.partitions)
     }
 
+    /// The id of the topic of this name now; `None` when the brokers are too old to tell. A topic made
+    /// anew has another.
+    pub async fn id(&self) -> Result<Option<TopicId>, Error> {
+        self.ask(Asker::id).await
+    }
+
     /// The oldest offset, and the last stable one: transactions that are open end it.
     pub async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
         self.ask(move |asker| asker.watermarks(partition)).await
@@ -108,6 +115,11 @@ impl Asker {
     }
 
     fn info(&self) -> Result<TopicInfo, Error> {
+        self.describe().map(|(info, _)| info)
+    }
+
+    /// The topic, and the id of a broker that leads one of its partitions.
+    fn describe(&self) -> Result<(TopicInfo, Option<i32>), Error> {
         let client = self.client()?;
         let started = Instant::now();
         let mut patience = Duration::from_secs(1);
@@ -141,7 +153,8 @@ impl Asker {
                     let mut partitions: Vec<_> = topic.partitions().iter().map(|p| Partition(p.id())).collect();
                     partitions.sort_unstable();
                     let brokers = metadata.brokers().iter().map(|b| format!("{}:{}", b.host(), b.port())).collect();
-                    return Ok(TopicInfo { brokers, partitions });
+                    let leader = topic.partitions().iter().map(|partition| partition.leader()).find(|id| *id >= 0);
+                    return Ok((TopicInfo { brokers, partitions }, leader));
                 }
                 (_, Code::NoError | Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::LeaderNotAvailable) => {
                     if started.elapsed() >= UNKNOWN {
@@ -159,6 +172,20 @@ impl Asker {
                 }
             }
         }
+    }
+
+    fn id(&self) -> Result<Option<TopicId>, Error> {
+        // Knows soonest, and best, why there is no answer.
+        let (_, leader) = self.describe()?;
+        let (brokers, topic) = (self.brokers.clone(), self.topic.clone());
+        let name = CString::new(topic.as_str()).map_err(|_| Error::TopicName { topic: topic.clone() })?;
+        native::topic_id(self.client()?.client(), &name, leader, self.timeout).map_err(|source| {
+            match source.rdkafka_error_code() {
+                // Deleted in between.
+                Some(Code::UnknownTopic | Code::UnknownTopicOrPartition) => Error::TopicMissing { brokers, topic },
+                _ => self.failure(None, source, |source| Error::TopicId { topic, source }),
+            }
+        })
     }
 
     fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {

@@ -15,7 +15,9 @@ use crate::worker::{Job, QUEUE, Worker};
 use alluvium_config::Pipeline;
 use alluvium_core::position::Cursor;
 use alluvium_core::seam::{Ack, Event, Outcome, Source, Table, TableState};
-use alluvium_core::{Arrival, Chunk, CommitInfo, CommitKind, Fault, Partition, PartitionProgress};
+use alluvium_core::{
+    Arrival, Chunk, Classified, CommitInfo, CommitKind, ErrorClass, Fault, Partition, PartitionProgress, TopicId,
+};
 use alluvium_schema::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use tokio::time::Instant;
 
 mod assign;
 mod flush;
+mod topic;
 
 /// Records that the first columns are inferred from: so many, or what one flush brings.
 const SAMPLE: u64 = 10_000;
@@ -112,8 +115,6 @@ pub struct Driver<S: Source, T: Table> {
     /// Chunks of the first batch, held until the columns are inferred.
     sample: Sample,
     unflushed: Unflushed,
-    /// Whether the next flush is the first after an assignment: it comes early.
-    early: bool,
     under_way: Option<JoinHandle<Result<Flushed, Error>>>,
     /// Whether all work was dropped, and reading waits for the flush under way to go on from the table.
     resetting: bool,
@@ -122,8 +123,11 @@ pub struct Driver<S: Source, T: Table> {
     /// With `until_end`: where each partition ended at the start.
     ends: BTreeMap<Partition, i64>,
     lows: BTreeMap<Partition, i64>,
-    /// Whether the source has told of anything yet: its topic can be reached.
-    reached: bool,
+    /// The id of the topic that the positions belong to; every commit names it.
+    topic_id: Option<TopicId>,
+    /// A look at the topic's id while nothing is flushed, and when the next is due.
+    look: Option<JoinHandle<Result<Option<TopicId>, S::Error>>>,
+    next_id_look: Instant,
     /// Errors of the source since the last chunk.
     troubles: u32,
     next_look: Instant,
@@ -134,6 +138,8 @@ struct Assigned {
     cursor: Cursor,
     /// The worker that has all its chunks, in order.
     worker: usize,
+    /// Whether nothing of it was handed to a worker since it was assigned.
+    fresh: bool,
 }
 
 /// Chunks of the first batch.
@@ -151,6 +157,8 @@ struct Unflushed {
     since: Option<Instant>,
     /// Since when the first of it was held back as a sample.
     held: Option<Instant>,
+    /// Whether the first records of an assignment are among it: its flush comes early.
+    fresh: bool,
     /// Records of the flush under way.
     under_way: u64,
 }
@@ -161,13 +169,17 @@ enum Leaving {
     Shutdown,
 }
 
-/// A flush whose outcome is known; `None` when there was nothing to commit.
-#[derive(Default)]
-struct Flushed {
-    outcome: Option<Outcome>,
-    /// Whether the rows in the table are this process's: another may have committed the same spans.
-    own: bool,
-    progress: Vec<PartitionProgress>,
+/// What became of a flush.
+enum Flushed {
+    Nothing,
+    /// The brokers could not be asked whether the records are still those of the same topic.
+    Unidentified(Fault),
+    Settled {
+        outcome: Outcome,
+        /// Whether the rows in the table are this process's: another may have committed the same spans.
+        own: bool,
+        progress: Vec<PartitionProgress>,
+    },
 }
 
 /// All that can happen.
@@ -176,6 +188,7 @@ enum Turn {
     Room,
     Trouble(Error),
     Flushed(Flushed),
+    Looked(Option<TopicId>),
     Asked(Shutdown),
     Tick,
 }
@@ -225,14 +238,15 @@ impl<S: Source, T: Table> Driver<S, T> {
             places: Arc::new(Semaphore::new(QUEUE * count)),
             sample: Sample::default(),
             unflushed: Unflushed::default(),
-            early: true,
             under_way: None,
             resetting: false,
             leaving: None,
             paused: false,
             ends: BTreeMap::new(),
             lows: BTreeMap::new(),
-            reached: false,
+            topic_id: state.topic_id.clone(),
+            look: None,
+            next_id_look: Instant::now(),
             troubles: 0,
             next_look: Instant::now(),
         })
@@ -250,7 +264,8 @@ impl<S: Source, T: Table> Driver<S, T> {
         let done = match done {
             Ok(done) => done,
             Err(Shutdown::Flush) if !self.is_idle() => {
-                Err(Error::GraceOver { records: self.unflushed.records + self.unflushed.under_way })
+                let Unflushed { records, under_way, .. } = self.unflushed;
+                Err(Error::GraceOver { records: self.sample.records + records + under_way })
             }
             Err(_) => Ok(()),
         };
@@ -262,6 +277,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     async fn turns(&mut self, mut shutdown: watch::Receiver<Shutdown>) -> Result<(), Error> {
+        self.identify().await?;
         if self.options.until_end {
             self.find_ends().await?;
         }
@@ -282,10 +298,14 @@ impl<S: Source, T: Table> Driver<S, T> {
                 Turn::Room => {}
                 Turn::Trouble(error) => self.trouble(error).await?,
                 Turn::Flushed(flushed) => self.settle(flushed).await?,
+                Turn::Looked(topic_id) => self.looked(topic_id)?,
                 Turn::Asked(Shutdown::No) => {}
                 Turn::Asked(Shutdown::Flush) => self.leave_for_shutdown(),
                 Turn::Asked(Shutdown::Now) => return Ok(()),
-                Turn::Tick => self.throttle(),
+                Turn::Tick => {
+                    self.throttle();
+                    self.look();
+                }
             }
         }
     }
@@ -297,6 +317,13 @@ impl<S: Source, T: Table> Driver<S, T> {
         // A rebalance can still come when all is read.
         let wanted = self.leaving.is_none() && !self.resetting && (done || !self.budget.is_spent());
         let reading = wanted && has_room;
+        let look = &mut self.look;
+        let looked = async {
+            match look {
+                Some(task) => task.await,
+                None => std::future::pending().await,
+            }
+        };
         let under_way = &mut self.under_way;
         let flushed = async {
             match under_way {
@@ -320,16 +347,23 @@ impl<S: Source, T: Table> Driver<S, T> {
                 match done {
                     Ok(Ok(flushed)) => Ok(Turn::Flushed(flushed)),
                     // Its work was dropped; what became of it is in the table.
-                    Ok(Err(_)) if self.resetting => Ok(Turn::Flushed(Flushed::default())),
+                    Ok(Err(_)) if self.resetting => Ok(Turn::Flushed(Flushed::Nothing)),
                     Ok(Err(error)) => Err(error),
                     Err(join) => Err(Error::Worker { message: join.to_string() }),
                 }
             }
-            event = self.source.next(), if reading => match event {
-                Ok(event) => {
-                    self.reached = true;
-                    Ok(Turn::Event(event))
+            done = looked => {
+                self.look = None;
+                match done {
+                    Ok(Ok(topic_id)) => Ok(Turn::Looked(topic_id)),
+                    // The source tells by itself that the brokers are away.
+                    Ok(Err(error)) if error.class() == ErrorClass::External => Ok(Turn::Looked(None)),
+                    Ok(Err(error)) => Ok(Turn::Trouble(Error::Source(Fault::new(error)))),
+                    Err(join) => Err(Error::Worker { message: join.to_string() }),
                 }
+            }
+            event = self.source.next(), if reading => match event {
+                Ok(event) => Ok(Turn::Event(event)),
                 Err(error) => Ok(Turn::Trouble(Error::Source(Fault::new(error)))),
             },
             // Only this loop takes places: what is free stays free.
@@ -379,8 +413,9 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     fn hand_out(&mut self, chunk: Chunk, charge: Charge) {
-        let assigned = self.assigned.get(&chunk.partition());
-        let Some(worker) = assigned.and_then(|assigned| self.workers.get(assigned.worker)) else { return };
+        let Some(assigned) = self.assigned.get_mut(&chunk.partition()) else { return };
+        let Some(worker) = self.workers.get(assigned.worker) else { return };
+        self.unflushed.fresh |= std::mem::take(&mut assigned.fresh);
         self.unflushed.records += chunk.records().len() as u64;
         let held = self.unflushed.held.take();
         self.unflushed.since.get_or_insert_with(|| held.unwrap_or_else(Instant::now));
@@ -391,24 +426,24 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     /// How long read records may wait for a flush. After an assignment there is often a backlog, and
     /// whoever looks at the table wants to see that the takeover went well: a tenth will do.
-    fn interval(&self) -> Duration {
+    fn interval(&self, fresh: bool) -> Duration {
         let every = self.pipeline.flush.every;
-        if self.early { every / 10 } else { every }
+        if fresh { every / 10 } else { every }
     }
 
     fn is_sample_due(&self) -> bool {
         let Some(since) = self.sample.since else { return false };
         self.sample.records >= SAMPLE.min(self.pipeline.flush.rows)
-            || since.elapsed() >= self.interval()
+            || since.elapsed() >= self.interval(self.assigned.values().any(|assigned| assigned.fresh))
             || self.budget.used() >= self.budget.limit() / 2
             || self.is_ending()
     }
 
     /// Infers the first columns from the chunks held, and lets them go.
     async fn learn(&mut self) -> Result<(), Error> {
-        let Sample { chunks, since, .. } = std::mem::take(&mut self.sample);
+        let chunks = std::mem::take(&mut self.sample.chunks);
         // Their wait counts: a first batch is not to wait twice.
-        self.unflushed.held = since;
+        self.unflushed.held = self.sample.since.take();
         let planner = self.planner.clone();
         let (pipeline, plugins) = (&self.pipeline, self.plugins.clone());
         let tombstones = pipeline.source.tombstones;
@@ -425,12 +460,15 @@ impl<S: Source, T: Table> Driver<S, T> {
         };
         let chunks = chunks.map_err(|join| Error::Worker { message: join.to_string() })??;
         chunks.into_iter().for_each(|(chunk, charge)| self.hand_out(chunk, charge));
+        self.sample = Sample::default();
+        self.unflushed.held = None;
         Ok(())
     }
 
     /// Whether everything read is committed.
     fn is_idle(&self) -> bool {
-        self.under_way.is_none() && !self.resetting && self.sample.chunks.is_empty() && self.unflushed.since.is_none()
+        let sampling = !self.sample.chunks.is_empty() || self.unflushed.held.is_some();
+        self.under_way.is_none() && !self.resetting && !sampling && self.unflushed.since.is_none()
     }
 
     /// Whether what was read should be committed without waiting for more.
@@ -486,6 +524,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             pipeline: self.pipeline.id.to_string(),
             generation: self.pipeline.id.generation(),
             topic: self.pipeline.source.topic.clone(),
+            topic_id: self.topic_id.clone(),
             partitions: Vec::new(),
             plugins: self.plugins.references(),
             plan: None,

@@ -102,6 +102,11 @@ impl Classified for Error {
                 "if the topic was created anew on purpose, raise `generation` in the pipeline file to read it from \
                  the start"
             }
+            Self::Position(PositionError::Replaced { .. }) => {
+                "raise `generation` in the pipeline file to read the new topic from its start; what was not read of \
+                 the old one is lost. `lost_data = \"skip\"` does not cover it: positions of the old topic mean \
+                 nothing in the new one"
+            }
             Self::Mapping(_) => "change the declared columns, or write to another table",
             Self::Grow(_) => "declare the new fields, or set `evolve = \"add\"` or `\"none\"` in [schema]",
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",

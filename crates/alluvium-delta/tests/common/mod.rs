@@ -84,6 +84,7 @@ pub fn info(kind: CommitKind, spans: &[(i32, i64, i64)]) -> CommitInfo {
         pipeline: pipeline().to_string(),
         generation: 1,
         topic: "orders".to_owned(),
+        topic_id: None,
         partitions: partitions.collect(),
         plugins: Vec::new(),
         plan: None,

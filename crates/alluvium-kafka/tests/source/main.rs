@@ -40,6 +40,7 @@ on_both! {
         a_slow_owner_keeps_its_partitions_and_memory_stays_bounded,
         large_records,
         watermarks_and_offsets_by_time,
+        a_topic_has_an_id_of_its_own,
         positions_outside_the_log_are_told,
         an_error_about_a_position_left_since_is_not_told,
         missing_topics_and_partitions_are_named,

@@ -1,8 +1,12 @@
 //! What only a sandbox can show: failing requests.
 
-use crate::{broker::Broker, reading::Reading};
+use crate::{
+    broker::{Broker, fill},
+    reading::Reading,
+};
 use alluvium_core::{Classified, ErrorClass, seam::Source};
-use alluvium_kafka::{Error, Fault, KafkaTopic, Request, Sandbox};
+use alluvium_kafka::{Error, Fault, KafkaConfig, KafkaSource, KafkaTopic, Producer, Request, Sandbox};
+use rdkafka::mocking::MockCluster;
 use std::time::{Duration, Instant};
 
 fn sandbox_of(broker: &Broker) -> &Sandbox {
@@ -146,4 +150,46 @@ async fn a_sandbox_has_the_topics_it_was_started_with_and_forgets_the_oldest_rec
     let topic = KafkaTopic::connect(&broker.config("a", &[])).unwrap();
     let watermarks = topic.watermarks(alluvium_core::Partition(0)).await.unwrap();
     assert!(watermarks.low > 0 && watermarks.high == 80, "{watermarks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn brokers_too_old_for_topic_ids_tell_none() {
+    let broker = Broker::sandbox();
+    let topic = broker.topic(1).await;
+    // Ids came with version 10.
+    sandbox_of(&broker).limit_version(Request::Metadata, 9).await.unwrap();
+    let asked = KafkaTopic::connect(&broker.config(&topic, &[])).unwrap();
+    assert_eq!(asked.id().await.unwrap(), None);
+    assert_eq!(asked.partitions().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_that_change_are_followed() {
+    let cluster = MockCluster::new(3).unwrap();
+    cluster.create_topic("orders", 2, 3).unwrap();
+    let lead = |partition, broker| cluster.partition_leader("orders", partition, Some(broker)).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    let producer = Producer::connect(&brokers, &[]).unwrap();
+    let mut reading = Reading::new(KafkaSource::connect(KafkaConfig::new(&brokers, "orders", "readers")).unwrap());
+    for round in 0..6_i64 {
+        let (one, other) = (round as i32 % 3 + 1, (round as i32 + 1) % 3 + 1);
+        lead(0, one);
+        lead(1, other);
+        // Records that are fetched while their leader changes once more.
+        let produced = async {
+            for partition in 0..2 {
+                fill(&producer, "orders", partition, round * 500..(round + 1) * 500).await;
+                lead(partition, other);
+            }
+        };
+        let ends = [(0, (round + 1) * 500), (1, (round + 1) * 500)];
+        tokio::join!(produced, reading.until_at(&ends));
+        // A leader that is gone altogether comes back as another.
+        cluster.broker_down(one).unwrap();
+        cluster.broker_up(one).unwrap();
+    }
+    for partition in 0..2 {
+        assert_eq!(reading.offsets(partition), (0..3_000).collect::<Vec<_>>());
+    }
+    reading.source.close().await;
 }

@@ -274,6 +274,34 @@ pub async fn watermarks_and_offsets_by_time(broker: &Broker) {
     assert_eq!(info.brokers, [broker.brokers()]);
 }
 
+pub async fn a_topic_has_an_id_of_its_own(broker: &Broker) {
+    let ids = async |topic: &str| {
+        let asked = KafkaTopic::connect(&broker.config(topic, &[])).unwrap();
+        let source = broker.source(topic);
+        let (one, two) = (asked.id().await.unwrap(), source.topic_id().await.unwrap());
+        assert_eq!(one, two);
+        one.unwrap()
+    };
+    let (one, two) = (broker.topic(1).await, broker.topic(2).await);
+    let (first, second) = (ids(&one).await, ids(&two).await);
+    assert_ne!(first, second);
+    broker.fill(&one, 0, 0..10).await;
+    assert_eq!(ids(&one).await, first);
+    let missing = KafkaTopic::connect(&broker.config("nowhere", &[])).unwrap().id().await.unwrap_err();
+    assert!(matches!(missing, Error::TopicMissing { .. }), "{missing:?}");
+    if broker.is_real() {
+        // Spelled as Kafka does.
+        let file = broker.server().data().join(format!("{one}-0/partition.metadata"));
+        let metadata = std::fs::read_to_string(file).unwrap();
+        assert!(metadata.contains(&format!("topic_id: {first}")), "{metadata}");
+        broker.server().delete_topic(&one).await.unwrap();
+        while broker.server().create_topic(&one, 1, &[]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_ne!(ids(&one).await, first);
+    }
+}
+
 pub async fn positions_outside_the_log_are_told(broker: &Broker) {
     let topic = broker.topic(2).await;
     broker.fill(&topic, 0, 0..100).await;

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// How often the table or the broker is asked before giving up, with waits that double.
 const TRIES: u32 = 8;
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How many errors of the source in a row `until_end` waits out; one comes every half minute.
 const TROUBLES: u32 = 10;
 
@@ -24,12 +25,12 @@ impl<S: Source, T: Table> Driver<S, T> {
         partitions: &[Partition],
         ack: Ack<Vec<(Partition, i64)>>,
     ) -> Result<(), Error> {
-        self.early = true;
         let mut state = self.load().await?;
+        self.identify_with(&state).await?;
         let mut starts = Vec::new();
         for partition in partitions {
             let cursor = self.start(*partition, &mut state).await?;
-            self.assigned.insert(*partition, Assigned { cursor, worker: self.idlest_worker() });
+            self.assigned.insert(*partition, Assigned { cursor, worker: self.idlest_worker(), fresh: true });
             starts.push((*partition, cursor.next));
         }
         let pipeline = &self.pipeline.id;
@@ -75,6 +76,10 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.resetting = false;
         let mut state = self.load().await?;
         self.planner.reload(&state)?;
+        if self.assigned.is_empty() {
+            return Ok(());
+        }
+        self.identify_with(&state).await?;
         let partitions: Vec<_> = self.assigned.keys().copied().collect();
         let mut positions = Vec::new();
         for partition in partitions {
@@ -87,10 +92,10 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.source.seek(&positions).map_err(|error| Error::Source(Fault::new(error)))
     }
 
-    /// An error of the source. What passes by itself is waited for, once the topic had been reached; a
+    /// An error of the source. What passes by itself is waited for, since the topic had been reached; a
     /// position that the broker has dropped meanwhile is treated as at a start.
     pub(super) async fn trouble(&mut self, error: Error) -> Result<(), Error> {
-        if !self.reached || error.class() == ErrorClass::Bug {
+        if error.class() == ErrorClass::Bug {
             return Err(error);
         }
         let partitions: Vec<_> =
@@ -146,17 +151,12 @@ impl<S: Source, T: Table> Driver<S, T> {
         state: &mut TableState,
         policy: StartPolicy,
     ) -> Result<Cursor, Error> {
-        let pipeline = &self.pipeline.id;
-        let source_error = |error| Error::Source(Fault::new(error));
         let mut partitions = Vec::new();
-        for partition in patiently(pipeline, || self.source.partitions()).await.map_err(source_error)? {
+        for partition in self.ask(|| self.source.partitions()).await? {
             let at = match policy {
                 StartPolicy::Earliest => self.watermarks(partition).await?.low,
                 StartPolicy::Latest => self.watermarks(partition).await?.high,
-                StartPolicy::Timestamp(timestamp) => {
-                    let asked = patiently(pipeline, || self.source.offset_at(partition, timestamp)).await;
-                    asked.map_err(source_error)?
-                }
+                StartPolicy::Timestamp(timestamp) => self.ask(|| self.source.offset_at(partition, timestamp)).await?,
             };
             partitions.push(PartitionProgress { partition, span: Span::empty(at), counts: Counts::default() });
         }
@@ -190,22 +190,31 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     async fn watermarks(&self, partition: Partition) -> Result<Watermarks, Error> {
-        let asked = patiently(&self.pipeline.id, || self.source.watermarks(partition)).await;
-        asked.map_err(|error| Error::Source(Fault::new(error)))
+        self.ask(|| self.source.watermarks(partition)).await
+    }
+
+    /// Asks the source; while the brokers are away, as long as the run may wait.
+    pub(super) async fn ask<A, F: Future<Output = Result<A, S::Error>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<A, Error> {
+        let tries = if self.options.until_end { TRIES } else { u32::MAX };
+        patiently(&self.pipeline.id, tries, ask).await.map_err(|error| Error::Source(Fault::new(error)))
     }
 
     async fn load(&self) -> Result<TableState, Error> {
-        patiently(&self.pipeline.id, || self.table.load()).await.map_err(|error| Error::Load(Fault::new(error)))
+        patiently(&self.pipeline.id, TRIES, || self.table.load()).await.map_err(|error| Error::Load(Fault::new(error)))
     }
 }
 
 /// Asks until there is an answer, as long as the outside is at fault and there are tries left.
 async fn patiently<T, E: Classified, F: Future<Output = Result<T, E>>>(
     pipeline: &PipelineId,
+    most: u32,
     ask: impl Fn() -> F,
 ) -> Result<T, E> {
     let mut wait = Duration::from_millis(100);
-    for tries in 1..TRIES {
+    for tries in 1..most {
         match ask().await {
             Err(error) if error.class() == ErrorClass::External => {
                 tracing::warn!(%pipeline, tries, cause = full(&error), "there was no answer: it is asked again");
@@ -213,7 +222,7 @@ async fn patiently<T, E: Classified, F: Future<Output = Result<T, E>>>(
             answer => return answer,
         }
         tokio::time::sleep(wait).await;
-        wait *= 2;
+        wait = (wait * 2).min(LONGEST_WAIT);
     }
     ask().await
 }

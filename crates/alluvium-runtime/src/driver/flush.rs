@@ -4,6 +4,7 @@ use super::{Driver, Flushed, Instant, Unflushed};
 use crate::budget::Charge;
 use crate::error::Error;
 use crate::worker::{Job, Share};
+use alluvium_core::position::same_topic;
 use alluvium_core::seam::{Flush, Outcome, Source, Table};
 use alluvium_core::{Classified, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         }
         let flush = &self.pipeline.flush;
         self.unflushed.records >= flush.rows
-            || since.elapsed() >= self.interval()
+            || since.elapsed() >= self.interval(self.unflushed.fresh)
             || self.open.is_spent()
             || self.budget.used() >= self.budget.limit() / 2
             || (self.is_ending() && self.sample.chunks.is_empty())
@@ -33,7 +34,6 @@ impl<S: Source, T: Table> Driver<S, T> {
     /// later belong to the next flush.
     pub(super) fn start_flush(&mut self) {
         self.unflushed = Unflushed { under_way: self.unflushed.records, ..Unflushed::default() };
-        self.early = false;
         let mut shares = Vec::new();
         for worker in &self.workers {
             let (answer, share) = oneshot::channel();
@@ -41,6 +41,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             shares.push(share);
         }
         let info = self.info(CommitKind::Rows);
+        let topic_id = self.source.topic_id();
         let absent = self.assigned.iter().filter(|(_, assigned)| assigned.cursor.was_absent);
         let absent = absent.map(|(partition, _)| *partition).collect();
         let schema = self.planner.committable();
@@ -58,7 +59,15 @@ impl<S: Source, T: Table> Driver<S, T> {
                 .map(|(partition, (span, counts))| PartitionProgress { partition, span, counts })
                 .collect();
             if progress.is_empty() {
-                return Ok(Flushed { outcome: None, own: false, progress });
+                return Ok(Flushed::Nothing);
+            }
+            // Asked only now, after the last record was read: if the topic is the same, all of them are its.
+            match topic_id.await {
+                Ok(found) => same_topic(&info.topic, info.topic_id.as_ref(), found.as_ref())?,
+                Err(error) if error.class() == ErrorClass::External => {
+                    return Ok(Flushed::Unidentified(Fault::new(error)));
+                }
+                Err(error) => return Err(Error::Source(Fault::new(error))),
             }
             let info = alluvium_core::CommitInfo { partitions: progress.clone(), plan, ..info };
             // The newest plan holds the columns of all older ones.
@@ -71,17 +80,24 @@ impl<S: Source, T: Table> Driver<S, T> {
             }
             // What is there before a first try was not made by us.
             let own = outcome != Outcome::AlreadyCommitted || tries > 1;
-            Ok(Flushed { outcome: Some(outcome), own, progress })
+            Ok(Flushed::Settled { outcome, own, progress })
         }));
     }
 
     /// Goes on after a flush, or drops all work that builds on what did not hold.
     pub(super) async fn settle(&mut self, flushed: Flushed) -> Result<(), Error> {
         self.unflushed.under_way = 0;
-        let Some(outcome) = flushed.outcome else {
-            return if self.resetting { self.restart().await } else { Ok(()) };
-        };
         let pipeline = &self.pipeline.id;
+        let (outcome, own, progress) = match flushed {
+            Flushed::Nothing if self.resetting => return self.restart().await,
+            Flushed::Nothing => return Ok(()),
+            Flushed::Unidentified(error) => {
+                let cause = full(&error);
+                tracing::warn!(%pipeline, cause, "the topic's id cannot be asked: the flush is dropped, and read again");
+                return self.reset().await;
+            }
+            Flushed::Settled { outcome, own, progress } => (outcome, own, progress),
+        };
         let version = match &outcome {
             Outcome::Committed { version } => Some(*version),
             Outcome::AlreadyCommitted => None,
@@ -104,14 +120,14 @@ impl<S: Source, T: Table> Driver<S, T> {
         }
         let mut counts = Counts::default();
         let mut positions = Vec::new();
-        for progress in &flushed.progress {
+        for progress in &progress {
             counts += progress.counts;
             positions.push((progress.partition, progress.span.to()));
             if let Some(assigned) = self.assigned.get_mut(&progress.partition) {
                 assigned.cursor.was_absent = false;
             }
         }
-        if flushed.own {
+        if own {
             self.stats.commit(counts, version, Instant::now().into_std());
         }
         tracing::info!(pipeline = %self.pipeline.id, version, read = counts.read, rows = counts.rows, "committed");

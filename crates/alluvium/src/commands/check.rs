@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, WRONG_INPUT};
 use crate::{cli, load, output};
+use alluvium_core::position::same_topic;
 use alluvium_kafka::KafkaTopic;
 use alluvium_runtime::Planner;
 use serde::Serialize;
@@ -63,6 +64,9 @@ async fn check_file(file: &Path, host: &Arc<alluvium_wasm::Host>, connect: bool)
     let source = KafkaTopic::connect(&load::kafka_config(file, &loaded.pipeline)?);
     let source = source.map_err(|error| Failure::classified(&error))?;
     let partitions = source.partitions().await.map_err(|error| Failure::classified(&error))?;
+    let topic_id = source.id().await.map_err(|error| Failure::classified(&error))?;
+    let same = same_topic(source.name(), state.topic_id.as_ref(), topic_id.as_ref());
+    same.map_err(|error| Failure::classified(&alluvium_runtime::Error::from(error)))?;
     for partition in &partitions {
         source.watermarks(*partition).await.map_err(|error| Failure::classified(&error))?;
     }

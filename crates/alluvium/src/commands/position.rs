@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::{cli, load, output};
-use alluvium_core::position::{Resume, resume};
+use alluvium_core::position::{Resume, resume, same_topic};
 use alluvium_kafka::KafkaTopic;
 use serde::Serialize;
 
@@ -23,11 +23,14 @@ pub async fn position(arguments: cli::Position) -> Result<(), Failure> {
     let table = tables.state().await.map_err(|error| Failure::classified(&error))?;
     let source = KafkaTopic::connect(&load::kafka_config(&arguments.file, &pipeline)?);
     let source = source.map_err(|error| Failure::classified(&error))?;
+    let topic_id = source.id().await.map_err(|error| Failure::classified(&error))?;
+    let replaced = same_topic(source.name(), table.topic_id.as_ref(), topic_id.as_ref()).err();
     let mut rows = Vec::new();
     for partition in source.partitions().await.map_err(|error| Failure::classified(&error))? {
         let watermarks = source.watermarks(partition).await.map_err(|error| Failure::classified(&error))?;
         let stored = table.positions.iter().find(|(found, _)| *found == partition).map(|(_, at)| *at);
         let state = match resume(stored, watermarks) {
+            _ if replaced.is_some() => "REPLACED: the topic was created anew",
             Resume::At(_) => "ok",
             Resume::Choose => "not started",
             Resume::Lost { .. } => "LOST: the broker's oldest offset is past the position",

@@ -14,6 +14,8 @@ pub async fn sandbox(arguments: cli::Sandbox) -> Result<(), Failure> {
         output::note(format!("topic {name} with {partitions} partitions on {}", sandbox.brokers()));
     }
     output::note("in memory, about 5 MiB or 100,000 records a partition: older ones are dropped; Ctrl-C ends it");
+    output::note("it takes two sessions to forget a killed process: a pipeline file can shorten them with");
+    output::note(r#"    kafka = { "session.timeout.ms" = "1500", "heartbeat.interval.ms" = "300" }"#);
     super::run::stop_signal().await?;
     Ok(())
 }

@@ -136,6 +136,7 @@ async fn commit(loaded: &Loaded, sink: &DeltaSink, done: Vec<Processed>, summary
         pipeline: loaded.pipeline.id.to_string(),
         generation: loaded.pipeline.id.generation(),
         topic: loaded.pipeline.source.topic.clone(),
+        topic_id: None,
         partitions: vec![PartitionProgress { partition: Partition(0), span, counts: summary.counts }],
         plugins: loaded.plugins.references(),
         plan: None,
