@@ -1,6 +1,6 @@
 //! Starts, stops, takeovers.
 
-use alluvium_kafka::{Sandbox, admin};
+use alluvium_kafka::Sandbox;
 use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Options, Workbench};
@@ -125,28 +125,6 @@ async fn two_groups_on_one_table_fence_each_other_and_double_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn latest_is_chosen_once_and_survives_a_kill_before_the_first_flush() {
-    let options = Options {
-        source: "start = \"latest\"\ntombstones = \"dead-letter\"".to_owned(),
-        flush: "every = \"1h\"".to_owned(),
-        ..Options::default()
-    };
-    let (_sandbox, mut bench) = workbench(&options).await;
-    bench.produce(3, 0..100, 1_000).await;
-    let mut before = bench.fates.split_off(&(0, 0));
-    let mut process = bench.run("killed", &[], &[]);
-    bench.wait_for("pipeline", 300).await;
-    bench.produce(3, 100..600, 1_000).await;
-    process.signal(Signal::SIGKILL);
-    process.wait(PATIENCE);
-    bench.produce(3, 600..1_000, 1_000).await;
-    bench.run_to_end("again");
-    assert_eq!(before.len(), 300);
-    before.clear();
-    bench.assert_exactly_once().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_offsets_stop_the_pipeline_and_are_named() {
     let options = Options { partitions: 1, ..Options::default() };
     let topic = Workbench::topic_name("lost");
@@ -181,16 +159,6 @@ async fn lost_offsets_stop_the_pipeline_and_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_that_is_not_there_is_named() {
-    let options = Options::default();
-    let (_sandbox, bench) = workbench(&options).await;
-    bench.write("pipeline.toml", "no-such-topic", &options);
-    let mut process = bench.run("absent", &["--until-end"], &[]);
-    assert_ne!(process.wait(PATIENCE).code(), Some(0));
-    assert!(process.err().contains("no-such-topic"), "{}", process.err());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_rows_of_one_record_are_numbered_and_rejected_together() {
     use alluvium_tests::workbench::transform;
     let options = Options { partitions: 1, transforms: transform("unwrap", "{}"), ..Options::default() };
@@ -220,28 +188,6 @@ async fn several_rows_of_one_record_are_numbered_and_rejected_together() {
     let letters = bench.dead_letters("pipeline").await;
     assert_eq!(letters.into_keys().collect::<Vec<_>>(), [(0, 2), (0, 3), (0, 5)]);
     bench.alluvium("verify", &["verify", "--scan", "--json", "pipeline.toml"], &[]).done(PATIENCE);
-}
-
-/// Partitions that appear later are read from their beginning.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_created_anew_stops_the_pipeline() {
-    let options = Options { partitions: 1, ..Options::default() };
-    let first = Workbench::topic_name("anew");
-    let sandbox = Sandbox::start(&[(&first, 1)]).unwrap();
-    let mut bench = Workbench::new(sandbox.brokers(), &first, &options);
-    bench.produce(1, 0..100, 100).await;
-    bench.run_to_end("first");
-    // A broker that has lost everything: the same topic, with fewer records than were read.
-    drop(sandbox);
-    let sandbox = Sandbox::start(&[]).unwrap();
-    admin::create_topic(sandbox.brokers(), &first, 1, &[]).await.ok();
-    sandbox.create_topic(&first, 1).await.ok();
-    let text = std::fs::read_to_string(bench.dir().join("pipeline.toml")).unwrap();
-    let text = text.replace(bench.brokers(), sandbox.brokers());
-    std::fs::write(bench.dir().join("pipeline.toml"), text).unwrap();
-    let mut process = bench.run("anew", &["--until-end"], &[]);
-    assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
-    assert!(process.err().contains("at offset 100"), "{}", process.err());
 }
 
 /// A column that began as JSON text goes on as JSON text: the table itself remembers.

@@ -2,6 +2,7 @@
 //! known, processes, and the comparison of a table with what was produced.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)]
 
+pub mod cases;
 pub mod fates;
 pub mod process;
 pub mod workbench;

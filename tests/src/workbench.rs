@@ -3,7 +3,7 @@
 use crate::{Fate, Process, record};
 use alluvium_core::{Partition, PipelineId};
 use alluvium_delta::{DeltaConfig, DeltaSink, TableRole};
-use alluvium_kafka::{NewRecord, Producer};
+use alluvium_kafka::{Delivery, NewRecord, Producer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use serde_json::Value;
@@ -19,6 +19,9 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub partitions: i32,
+    pub generation: u32,
+    /// Entries of `source.kafka`; usually a session as short as the sandbox and a real broker allow.
+    pub kafka: String,
     /// Lines of `[source]`.
     pub source: String,
     /// `[[transform]]` tables.
@@ -34,6 +37,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             partitions: 3,
+            generation: 1,
+            kafka: r#""session.timeout.ms" = "1500", "heartbeat.interval.ms" = "300""#.to_owned(),
             source: "tombstones = \"dead-letter\"".to_owned(),
             transforms: redact(),
             schema: "mapping = \"infer\"".to_owned(),
@@ -93,17 +98,18 @@ impl Workbench {
     /// Writes a pipeline file; its pipeline and table are named like the file.
     pub fn write(&self, file: &str, topic: &str, options: &Options) {
         let name = file.trim_end_matches(".toml");
-        let Options { source, transforms, schema, sink, flush, limits, .. } = options;
+        let Options { generation, kafka, source, transforms, schema, sink, flush, limits, .. } = options;
         let text = format!(
             r#"version = 1
 tenant = "test"
 name = "{name}"
+generation = {generation}
 
 [source]
 brokers = ["{}"]
 topic = "{topic}"
 group = "{topic}.{name}"
-kafka = {{ "session.timeout.ms" = "1500", "heartbeat.interval.ms" = "300" }}
+kafka = {{ {kafka} }}
 {source}
 
 {transforms}
@@ -133,6 +139,11 @@ table = "{name}"
         &self.brokers
     }
 
+    /// Goes on with other brokers; the pipeline file is to be written again.
+    pub fn move_to(&mut self, brokers: &str) {
+        brokers.clone_into(&mut self.brokers);
+    }
+
     pub fn topic(&self) -> &str {
         &self.topic
     }
@@ -143,21 +154,48 @@ table = "{name}"
         let mut on_their_way = Vec::new();
         for index in range {
             for partition in 0..partitions {
-                let (value, fate) = record(partition, index, count);
-                let record = NewRecord {
-                    topic: &self.topic,
-                    partition: Some(partition),
-                    key: Some(b"key"),
-                    value: value.as_deref(),
-                    ..NewRecord::default()
-                };
-                on_their_way.push((producer.enqueue(record).await.expect("a place in the queue"), fate));
+                on_their_way.push(enqueue(&producer, &self.topic, partition, index, count).await);
             }
         }
-        for (delivery, fate) in on_their_way {
-            let delivered = delivery.await.expect("the record is delivered");
-            self.fates.insert((delivered.partition, delivered.offset), fate);
-        }
+        self.fates.extend(settle(on_their_way).await);
+    }
+
+    /// Goes on producing in the background, from record `from` of `count` on, `rate` records of each
+    /// partition every 10 ms.
+    pub fn flow(&self, partitions: i32, from: u64, count: u64, rate: u64) -> Flow {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (brokers, topic) = (self.brokers.clone(), self.topic.clone());
+        let task = tokio::spawn(async move {
+            let producer = Producer::connect(&brokers, &[]).expect("a producer");
+            let mut on_their_way = Vec::new();
+            let mut next = from;
+            let produced = async {
+                loop {
+                    for index in next..next + rate {
+                        for partition in 0..partitions {
+                            on_their_way.push(enqueue(&producer, &topic, partition, index, count).await);
+                        }
+                    }
+                    next += rate;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::select! {
+                () = produced => {}
+                _ = stopped => {}
+            }
+            settle(on_their_way).await
+        });
+        Flow { stop, task }
+    }
+
+    /// Ends a flow; how many records it produced.
+    pub async fn end_flow(&mut self, flow: Flow) -> usize {
+        let _ended = flow.stop.send(());
+        let fates = flow.task.await.expect("the flow's task");
+        let count = fates.len();
+        self.fates.extend(fates);
+        count
     }
 
     /// Starts `alluvium run --json` on the pipeline file, with more arguments and variables.
@@ -167,6 +205,13 @@ table = "{name}"
 
     pub fn alluvium(&self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
         Process::start(self.dir(), name, arguments, environment)
+    }
+
+    /// Runs to the end of the topic, which must be refused as wrong input; what was told.
+    pub fn run_refused(&self, name: &str) -> String {
+        let mut process = self.run(name, &["--until-end"], &[]);
+        assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
+        process.err()
     }
 
     /// Runs to the end of the topic.
@@ -256,6 +301,33 @@ table = "{name}"
         positions.sort_unstable();
         positions
     }
+}
+
+/// A producer in the background.
+pub struct Flow {
+    stop: tokio::sync::oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<BTreeMap<(i32, i64), Fate>>,
+}
+
+async fn enqueue(producer: &Producer, topic: &str, partition: i32, index: u64, count: u64) -> (Delivery, Fate) {
+    let (value, fate) = record(partition, index, count);
+    let record = NewRecord {
+        topic,
+        partition: Some(partition),
+        key: Some(b"key"),
+        value: value.as_deref(),
+        ..NewRecord::default()
+    };
+    (producer.enqueue(record).await.expect("a place in the queue"), fate)
+}
+
+async fn settle(on_their_way: Vec<(Delivery, Fate)>) -> BTreeMap<(i32, i64), Fate> {
+    let mut fates = BTreeMap::new();
+    for (delivery, fate) in on_their_way {
+        let delivered = delivery.await.expect("the record is delivered");
+        fates.insert((delivered.partition, delivered.offset), fate);
+    }
+    fates
 }
 
 fn assert_same(what: &str, found: &BTreeMap<(i32, i64), u32>, wanted: &BTreeMap<(i32, i64), u32>) {
