@@ -15,6 +15,7 @@ mod config;
 mod error;
 mod letters;
 mod load;
+mod local;
 mod log;
 mod maintain;
 mod partition;

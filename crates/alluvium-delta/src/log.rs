@@ -5,14 +5,11 @@ use crate::error::{Error, Source};
 use crate::load::{Head, LOG, LogFile, LogState, load};
 use crate::store::TableStore;
 use bytes::Bytes;
-use deltalake::kernel::transaction::TransactionError;
-use deltalake::logstore::CommitOrBytes;
 use futures::{TryStreamExt, try_join};
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use uuid::Uuid;
 
 /// How long a store may take over one log entry before its outcome counts as unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -84,11 +81,11 @@ impl TableLog {
     /// log's newest state can tell. An entry still on its way can land at that one version alone.
     pub(crate) async fn append(&mut self, entry: &Entry) -> Result<Appended, Error> {
         let version = self.state.as_ref().map_or(0, |state| state.version + 1);
-        let bytes = CommitOrBytes::LogBytes(entry.bytes.clone());
-        let write = self.store.log.write_commit_entry(version, bytes, Uuid::new_v4());
+        let (path, bytes) = (LogFile::entry(version), PutPayload::from(entry.bytes.clone()));
+        let write = self.store.store.put_opts(&path, bytes, PutOptions::from(PutMode::Create));
         let failure: Source = match tokio::time::timeout(WRITE_TIMEOUT, write).await {
-            Ok(Ok(())) => return self.landed(version, entry).await,
-            Ok(Err(error)) => source_of(error),
+            Ok(Ok(_)) => return self.landed(version, entry).await,
+            Ok(Err(error)) => error.into(),
             Err(_) => Error::NoAnswer { after: WRITE_TIMEOUT }.into(),
         };
         self.settle(version, entry, failure).await
@@ -129,13 +126,6 @@ impl TableLog {
         }
         self.seen = Some(SystemTime::now());
         Ok(Appended::Landed(version))
-    }
-}
-
-fn source_of(error: TransactionError) -> Source {
-    match error {
-        TransactionError::ObjectStore { source } => source.into(),
-        error => error.into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where a table lies, and whether its store can be trusted with commits.
 
 use crate::error::Error;
+use crate::local::Durable;
 use bytes::Bytes;
 use deltalake::logstore::{LogStoreRef, StorageConfig, logstore_for, logstore_with};
 use object_store::path::Path;
@@ -38,6 +39,9 @@ impl TableStore {
             refuse_locking_provider(location, storage)?;
             deltalake::aws::register_handlers(None);
         }
+        if url.scheme() == "file" {
+            return Self::rooted(Arc::new(Durable::new()), location, url, storage);
+        }
         let options = storage_config(location, storage)?;
         let log = logstore_for(&url, options)
             .map_err(|source| Error::OpenStore { table: location.to_owned(), source: source.into() })?;
@@ -51,6 +55,15 @@ impl TableStore {
         storage: &[(String, String)],
     ) -> Result<Self, Error> {
         let url = locate(location, Access::Write)?;
+        Self::rooted(root, location, url, storage)
+    }
+
+    fn rooted(
+        root: Arc<dyn ObjectStore>,
+        location: &str,
+        url: Url,
+        storage: &[(String, String)],
+    ) -> Result<Self, Error> {
         let options = storage_config(location, storage)?;
         let log = logstore_with(root, &url, options)
             .map_err(|source| Error::OpenStore { table: location.to_owned(), source: source.into() })?;
