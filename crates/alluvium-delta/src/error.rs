@@ -200,15 +200,13 @@ impl Classified for Error {
             | Self::ListFiles { source, .. }
             | Self::ReadLog { source, .. }
             | Self::LettersFile { source, .. }
-            | Self::Upload { source, .. } => store_class(source),
-            Self::WriteLog { source, .. } => {
-                source.downcast_ref::<object_store::Error>().map_or(ErrorClass::External, store_class)
+            | Self::Upload { source, .. } => class_of(source),
+            Self::WriteLog { source, .. } | Self::Load { source, .. } | Self::Scan { source, .. } => {
+                class_of(source.as_ref())
             }
-            Self::Load { .. }
-            | Self::Unsettled { .. }
+            Self::Unsettled { .. }
             | Self::NoAnswer { .. }
             | Self::Contended { .. }
-            | Self::Scan { .. }
             | Self::Checkpoint { .. }
             | Self::Cleanup { .. } => ErrorClass::External,
             Self::ColumnType { .. }
@@ -258,11 +256,18 @@ impl Classified for Error {
             Self::Probe { .. }
             | Self::ListLog { .. }
             | Self::ListFiles { .. }
+            | Self::Load { .. }
+            | Self::Scan { .. }
             | Self::ReadLog { .. }
             | Self::Upload { .. }
+            | Self::WriteLog { .. }
                 if self.class() == ErrorClass::User =>
             {
-                "check the credentials and what they permit: list, get, put and delete"
+                if is_local(self) {
+                    "make room, or let the process write there; then start again: nothing is lost"
+                } else {
+                    "check the credentials and what they permit: list, get, put and delete"
+                }
             }
             Self::Load { .. }
             | Self::ListLog { .. }
@@ -278,14 +283,34 @@ impl Classified for Error {
     }
 }
 
-/// A store that refuses will refuse again; everything else may pass.
-fn store_class(error: &object_store::Error) -> ErrorClass {
-    match error {
-        object_store::Error::PermissionDenied { .. }
-        | object_store::Error::Unauthenticated { .. }
-        | object_store::Error::NotSupported { .. }
-        | object_store::Error::NotImplemented { .. }
-        | object_store::Error::UnknownConfigurationKey { .. } => ErrorClass::User,
-        _ => ErrorClass::External,
-    }
+/// What refuses will refuse again, and a full disk stays full until somebody makes room; everything
+/// else may pass.
+fn class_of(error: &(dyn std::error::Error + 'static)) -> ErrorClass {
+    if is_refused(error) || is_local(error) { ErrorClass::User } else { ErrorClass::External }
+}
+
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    causes(error).filter_map(|cause| cause.downcast_ref()).any(|cause| {
+        matches!(
+            cause,
+            object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
+                | object_store::Error::NotSupported { .. }
+                | object_store::Error::NotImplemented { .. }
+                | object_store::Error::UnknownConfigurationKey { .. }
+        )
+    })
+}
+
+/// Whether a local disk is full, or may not be written.
+fn is_local(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kinds = [StorageFull, QuotaExceeded, ReadOnlyFilesystem, PermissionDenied];
+    causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(|cause| kinds.contains(&cause.kind()))
+}
+
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |cause| cause.source())
 }
