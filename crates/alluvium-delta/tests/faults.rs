@@ -248,6 +248,68 @@ async fn files_are_uploaded_once_however_often_a_flush_is_tried() {
     assert_eq!(offsets(&sink).await, once(&[(0, 0, 2), (1, 0, 2), (2, 0, 2)]));
 }
 
+/// Text that compression cannot make small.
+fn large_rows(partition: i32, from: i64, to: i64) -> arrow_array::RecordBatch {
+    use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    let mut state = 1u64;
+    let mut text = || -> String {
+        let mut character = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b' ' + (state >> 58) as u8)
+        };
+        (0..12_000_000).map(|_| character()).collect()
+    };
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values((from..to).map(|_| text())));
+    RecordBatch::try_new(schema(&[("name", "string")]), vec![kafka_column(partition, from, to), names]).unwrap()
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_in_the_middle_is_given_up_and_made_anew() {
+    let store = FaultyStore::new(Arc::new(InMemory::new()));
+    let object_store: Arc<dyn ObjectStore> = store.clone();
+    let sink = open(&object_store).await;
+    let mut flush = flush_of(&sink, &[(0, 0, 3)], &[large_rows(0, 0, 3)]);
+    let mut parts = 0;
+    store.set_rule(move |on, _| {
+        parts += usize::from(on == On::Part);
+        (on == On::Part && parts == 2).then_some(Fault::Fails)
+    });
+    let error = sink.commit(&mut flush).await.unwrap_err();
+    assert!(matches!(error, Error::Upload { .. }), "{error:?}");
+    assert_eq!(error.class(), ErrorClass::External);
+    let requests = |wanted| store.requests.lock().unwrap().iter().filter(|(on, _)| *on == wanted).count();
+    assert_eq!((requests(On::Part), requests(On::Abort)), (2, 1), "what was uploaded is given up");
+    assert!(is_committed(&sink.commit(&mut flush).await.unwrap()));
+    assert_eq!((requests(On::Part), requests(On::Abort)), (4, 1));
+    assert_eq!(offsets(&sink).await, once(&[(0, 0, 3)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_store_only_takes_time() {
+    for kind in KINDS {
+        let context = format!("{kind:?}");
+        let mut case = Case::new(kind).await;
+        case.store.set_rule(|_, _| Some(Fault::Slow));
+        assert!(is_committed(&case.sink.commit(&mut case.flush).await.unwrap()), "{context}");
+        case.check(&context).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_refusals_is_waited_out() {
+    for kind in KINDS {
+        let context = format!("{kind:?}");
+        let mut case = Case::new(kind).await;
+        let mut refused = 0;
+        case.store.set_rule(move |_, _| {
+            refused += 1;
+            (refused <= 15).then_some(Fault::Fails)
+        });
+        assert!(is_committed(&commit_until_settled(&case.sink, &mut case.flush).await), "{context}");
+        case.check(&context).await;
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_ignores_conditions_is_refused_at_the_door() {
     let store = FaultyStore::new(Arc::new(InMemory::new()));

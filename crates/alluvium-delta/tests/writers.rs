@@ -330,3 +330,120 @@ async fn a_table_in_place_of_another_is_not_taken_for_it() {
     let outcome = sink.commit(&mut flush(&sink, &[(0, 3, 4)])).await.unwrap();
     assert_eq!(outcome, Outcome::Fenced { found: vec![(Partition(0), Some(5))] });
 }
+
+/// What another engine does to the table, in one commit.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Optimize,
+    Delete,
+    Vacuum,
+    Restore,
+    AddColumn,
+    Setting,
+}
+
+impl Deed {
+    async fn done(self, store: &Arc<dyn ObjectStore>) {
+        let table = other_engine(store).await;
+        let first = table.get_file_uris().unwrap().min().unwrap();
+        let path = first.rsplit_once('/').unwrap().1.to_owned();
+        let remove = |data_change| Remove {
+            path: path.clone(),
+            data_change,
+            deletion_timestamp: Some(1_700_000_000_000),
+            partition_values: Some(HashMap::new()),
+            extended_file_metadata: Some(true),
+            ..Remove::default()
+        };
+        match self {
+            Self::Optimize => {
+                use object_store::{ObjectStoreExt, path::Path};
+                let (from, to) = (Path::from(format!("rows/{path}")), Path::from("rows/compacted.parquet"));
+                store.copy(&from, &to).await.unwrap();
+                let size = store.head(&to).await.unwrap().size as i64;
+                let add = Add { path: "compacted.parquet".to_owned(), size, data_change: false, ..Add::default() };
+                engine_commit(&table, vec![Action::Remove(remove(false)), Action::Add(add)]).await;
+            }
+            Self::Delete => engine_commit(&table, vec![Action::Remove(remove(true))]).await,
+            Self::Vacuum => drop(table.vacuum().await.unwrap()),
+            Self::Restore => drop(table.restore().with_version_to_restore(1).await.unwrap()),
+            Self::AddColumn => {
+                let field = StructField::nullable("note", DataType::Primitive(PrimitiveType::String));
+                drop(table.add_columns().with_fields([field]).await.unwrap());
+            }
+            Self::Setting => {
+                let settings = HashMap::from([("delta.checkpointInterval".to_owned(), "7".to_owned())]);
+                drop(table.set_tbl_properties().with_properties(settings).await.unwrap());
+            }
+        }
+    }
+}
+
+/// Whatever comes between our judgement and our entry: the entry loses its version, what came is read
+/// and judged, and the same files are committed after it. Positions stay, whatever became of rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_comes_between_judgement_and_entry_is_judged_first() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for deed in [Deed::Optimize, Deed::Delete, Deed::Vacuum, Deed::Restore, Deed::AddColumn, Deed::Setting] {
+        let store = memory();
+        let sink = open(&store).await;
+        for from in 0..3 {
+            sink.commit(&mut flush(&sink, &[(0, from, from + 1)])).await.unwrap();
+        }
+        let (other, done) = (store.clone(), AtomicBool::new(false));
+        let sink = Arc::new(sink.with_hook(Arc::new(move |point| {
+            if point == "commit:before" && !done.swap(true, Ordering::SeqCst) {
+                let handle = tokio::runtime::Handle::current();
+                tokio::task::block_in_place(|| handle.block_on(deed.done(&other)));
+            }
+        })));
+        let committing = sink.clone();
+        let commit = tokio::spawn(async move { committing.commit(&mut flush(&committing, &[(0, 3, 4)])).await });
+        let outcome = commit.await.unwrap().unwrap();
+        // A vacuum that finds nothing to remove leaves no entry.
+        let next = if matches!(deed, Deed::Vacuum) { 3 } else { 4 };
+        assert_eq!(outcome, Outcome::Committed { version: next }, "{deed:?}");
+        assert_eq!(positions(&sink).await, [(0, 4)], "{deed:?}");
+        let found = offsets(&sink).await;
+        let gone = match deed {
+            // The third commit, of which nothing is left in the version that was restored.
+            Deed::Restore => vec![(0, 2)],
+            Deed::Delete => once(&[(0, 0, 3)]).into_keys().filter(|place| !found.contains_key(place)).collect(),
+            _ => Vec::new(),
+        };
+        let mut wanted = once(&[(0, 0, 4)]);
+        wanted.retain(|place, _| !gone.contains(place));
+        assert_eq!(
+            (found, gone.len()),
+            (wanted, usize::from(matches!(deed, Deed::Restore | Deed::Delete))),
+            "{deed:?}"
+        );
+        // Who started with the table as it is now goes on the same way.
+        let again = open(&store).await;
+        assert!(is_committed(&again.commit(&mut flush(&again, &[(0, 4, 5)])).await.unwrap()), "{deed:?}");
+        let entries: Vec<_> =
+            again.reader().history(TableRole::Rows).await.unwrap().into_iter().map(|commit| commit.entry).collect();
+        let stored = again.load().await.unwrap().positions;
+        let report = alluvium_core::audit::audit(&pipeline(), "orders", &entries, &stored);
+        assert!(report.holds(), "{deed:?}: {report:?}");
+    }
+}
+
+/// The newest entries of the log are taken away by hand, as a backup put back does: rows and positions
+/// go back together, and whoever was ahead of them finds out.
+#[tokio::test]
+async fn a_log_that_was_put_back_takes_positions_back_with_the_rows() {
+    use object_store::{ObjectStoreExt, path::Path};
+    let store = memory();
+    let sink = open(&store).await;
+    for from in 0..4 {
+        sink.commit(&mut flush(&sink, &[(0, from, from + 1)])).await.unwrap();
+    }
+    for version in 2..4 {
+        store.delete(&Path::from(format!("rows/_delta_log/{version:020}.json"))).await.unwrap();
+    }
+    let outcome = sink.commit(&mut flush(&sink, &[(0, 4, 5)])).await.unwrap();
+    assert_eq!(outcome, Outcome::Fenced { found: vec![(Partition(0), Some(2))] });
+    assert!(is_committed(&sink.commit(&mut flush(&sink, &[(0, 2, 5)])).await.unwrap()));
+    assert_eq!(offsets(&sink).await, once(&[(0, 0, 5)]));
+}

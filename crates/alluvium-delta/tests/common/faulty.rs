@@ -5,7 +5,7 @@ use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -28,6 +28,8 @@ pub enum Fault {
     FailsThenLands,
     /// The store ignores that the object should not exist.
     IgnoresCondition,
+    /// It is done after a while.
+    Slow,
 }
 
 /// The kinds of requests that a rule is for.
@@ -36,6 +38,10 @@ pub enum On {
     Put,
     Get,
     List,
+    /// One part of an upload in parts.
+    Part,
+    /// Gives an upload in parts up.
+    Abort,
 }
 
 type Rule = Box<dyn FnMut(On, &Path) -> Option<Fault> + Send>;
@@ -43,14 +49,14 @@ type Rule = Box<dyn FnMut(On, &Path) -> Option<Fault> + Send>;
 /// Passes requests on, unless a rule has a fault for them.
 pub struct FaultyStore {
     inner: Arc<dyn ObjectStore>,
-    rule: Mutex<Option<Rule>>,
+    rule: Arc<Mutex<Option<Rule>>>,
     /// Every request that changes or reads an object, in order.
-    pub requests: Mutex<Vec<(On, String)>>,
+    pub requests: Arc<Mutex<Vec<(On, String)>>>,
 }
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
-        Arc::new(Self { inner, rule: Mutex::new(None), requests: Mutex::new(Vec::new()) })
+        Arc::new(Self { inner, rule: Arc::default(), requests: Arc::default() })
     }
 
     /// Each request is asked of `rule`; `None` lets it pass.
@@ -87,6 +93,56 @@ async fn hang<T>() -> T {
     std::future::pending().await
 }
 
+const SLOW: Duration = Duration::from_millis(30);
+
+fn slow<T: Send + 'static>(items: BoxStream<'static, T>) -> BoxStream<'static, T> {
+    use futures::StreamExt;
+    Box::pin(futures::stream::once(tokio::time::sleep(SLOW)).flat_map({
+        let mut items = Some(items);
+        move |()| items.take().unwrap_or_else(|| Box::pin(futures::stream::empty()))
+    }))
+}
+
+/// An upload in parts of which some fail.
+struct FaultyParts {
+    inner: Box<dyn MultipartUpload>,
+    path: Path,
+    rule: Arc<Mutex<Option<Rule>>>,
+    requests: Arc<Mutex<Vec<(On, String)>>>,
+}
+
+impl FaultyParts {
+    fn fault(&self, on: On) -> Option<Fault> {
+        self.requests.lock().unwrap().push((on, self.path.to_string()));
+        self.rule.lock().unwrap().as_mut().and_then(|rule| rule(on, &self.path))
+    }
+}
+
+impl fmt::Debug for FaultyParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FaultyParts")
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyParts {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        match self.fault(On::Part) {
+            None => self.inner.put_part(data),
+            Some(_) => Box::pin(async { Err(failure("connection reset by peer")) }),
+        }
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.fault(On::Abort);
+        self.inner.abort().await
+    }
+}
+
 impl fmt::Debug for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FaultyStore")
@@ -105,6 +161,10 @@ impl ObjectStore for FaultyStore {
         let put = || self.inner.put_opts(location, payload.clone(), options.clone());
         match self.fault(On::Put, location) {
             None => put().await,
+            Some(Fault::Slow) => {
+                tokio::time::sleep(SLOW).await;
+                put().await
+            }
             Some(Fault::Fails) => Err(failure("put failed")),
             Some(Fault::Hangs) => hang().await,
             Some(Fault::LandsThenFails) => {
@@ -140,7 +200,11 @@ impl ObjectStore for FaultyStore {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         match self.fault(On::Put, location) {
-            None => self.inner.put_multipart_opts(location, options).await,
+            None => {
+                let inner = self.inner.put_multipart_opts(location, options).await?;
+                let (rule, requests) = (self.rule.clone(), self.requests.clone());
+                Ok(Box::new(FaultyParts { inner, path: location.clone(), rule, requests }))
+            }
             Some(_) => Err(failure("multipart put failed")),
         }
     }
@@ -148,6 +212,10 @@ impl ObjectStore for FaultyStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         match self.fault(On::Get, location) {
             None => self.inner.get_opts(location, options).await,
+            Some(Fault::Slow) => {
+                tokio::time::sleep(SLOW).await;
+                self.inner.get_opts(location, options).await
+            }
             Some(Fault::Hangs) => hang().await,
             Some(_) => Err(failure("get failed")),
         }
@@ -160,6 +228,7 @@ impl ObjectStore for FaultyStore {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         match self.fault(On::List, prefix.unwrap_or(&Path::default())) {
             None => self.inner.list(prefix),
+            Some(Fault::Slow) => slow(self.inner.list(prefix)),
             Some(_) => Box::pin(futures::stream::once(async { Err(failure("list failed")) })),
         }
     }
@@ -167,6 +236,7 @@ impl ObjectStore for FaultyStore {
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
         match self.fault(On::List, prefix.unwrap_or(&Path::default())) {
             None => self.inner.list_with_offset(prefix, offset),
+            Some(Fault::Slow) => slow(self.inner.list_with_offset(prefix, offset)),
             Some(_) => Box::pin(futures::stream::once(async { Err(failure("list failed")) })),
         }
     }
