@@ -1,6 +1,6 @@
 //! The commands besides `run`, as a user types them.
 
-use alluvium_kafka::{NewRecord, Producer, Sandbox};
+use alluvium_kafka::{NewRecord, Producer};
 use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::{PATIENCE, plugin};
 use alluvium_tests::{Options, Process, Workbench};
@@ -127,39 +127,4 @@ fn the_demo_ends_well_after_its_kills() {
     for told in ["kill 2 of 2", "missing                0", "doubled                0", "order_date"] {
         assert!(demo.out().contains(told), "{told} is not in\n{}", demo.out());
     }
-}
-
-/// verify finds what is wrong, names it, and does not take nothing for proof.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_names_what_is_wrong() {
-    let topic = Workbench::topic_name("verify");
-    let sandbox = Sandbox::start(&[(&topic, 3)]).unwrap();
-    let mut bench = Workbench::new(sandbox.brokers(), &topic, &Options::default());
-    let mut nothing = bench.alluvium("nothing", &["verify", "pipeline.toml"], &[]);
-    assert_eq!(nothing.wait(PATIENCE).code(), Some(2), "{}", nothing.out());
-    assert!(nothing.err().contains("there is no table"), "{}", nothing.err());
-    assert!(!bench.dir().join("pipeline").exists());
-
-    bench.produce(3, 0..300, 600).await;
-    bench.run_to_end("first");
-    bench.produce(3, 300..600, 600).await;
-    // Between the rows and their dead letters: nothing is wrong.
-    bench.run("killed", &[], &[("ALLUVIUM_KILL_AT", "dead-letters:before#1")]).wait(PATIENCE);
-    let mut verify = bench.alluvium("between", &["verify", "--scan", "pipeline.toml"], &[]);
-    verify.done(PATIENCE);
-    assert!(verify.out().contains("interrupted"), "{}", verify.out());
-    bench.run_to_end("second");
-    bench.assert_exactly_once().await;
-
-    // A commit that claims other offsets than it should.
-    let log = bench.dir().join("pipeline/_delta_log");
-    let mut entries: Vec<_> = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    entries.sort();
-    let last = entries.last().unwrap();
-    let text = std::fs::read_to_string(last).unwrap();
-    std::fs::write(last, text.replacen("\"from\":300", "\"from\":301", 1)).unwrap();
-    let mut verify = bench.alluvium("planted", &["verify", "pipeline.toml"], &[]);
-    assert_eq!(verify.wait(PATIENCE).code(), Some(1), "{}", verify.out());
-    assert!(verify.out().contains("misses offsets [300, 301)"), "{}", verify.out());
 }

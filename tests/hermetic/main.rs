@@ -4,7 +4,10 @@
 mod anew;
 mod commands;
 mod crash;
+mod disk;
 mod group;
 mod hostile;
 mod life;
+mod refused;
 mod scripted;
+mod verify;

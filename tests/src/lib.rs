@@ -4,9 +4,12 @@
 
 pub mod cases;
 pub mod fates;
+pub mod log;
+pub mod namespace;
 pub mod process;
 pub mod workbench;
 
 pub use fates::{Fate, record};
+pub use log::Log;
 pub use process::Process;
 pub use workbench::{Options, Workbench};

@@ -27,12 +27,26 @@ pub struct Process {
 impl Process {
     /// Starts the binary with these arguments and environment variables, in `dir`.
     pub fn start(dir: &Path, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_behind(dir, name, &[], arguments, environment)
+    }
+
+    /// The same behind a command that becomes what is given to it, as `env` does.
+    pub fn start_behind(
+        dir: &Path,
+        name: &str,
+        before: &[String],
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let (out, err) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.err")));
         let file = |path: &Path| Stdio::from(std::fs::File::create(path).expect("an output file"));
-        let child = Command::new(binary())
+        let binary = binary().into_os_string();
+        let mut words = before.iter().map(Into::into).chain([binary]);
+        let child = Command::new(words.next().expect("the binary at least"))
+            .args(words)
             .args(arguments)
-            .envs(environment.iter().copied())
             .env_remove("ALLUVIUM_LOG")
+            .envs(environment.iter().copied())
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(file(&out))

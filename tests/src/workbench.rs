@@ -2,7 +2,7 @@
 
 use crate::{Fate, Process, record};
 use alluvium_core::{Partition, PipelineId};
-use alluvium_delta::{DeltaConfig, DeltaSink, TableRole};
+use alluvium_delta::{DeltaConfig, DeltaReader, DeltaSink, TableRole};
 use alluvium_kafka::{Delivery, NewRecord, Producer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -29,6 +29,10 @@ pub struct Options {
     pub schema: String,
     /// Lines of `[sink]`.
     pub sink: String,
+    /// What the tables' locations start with; empty for the pipeline's own directory.
+    pub tables: String,
+    /// Options of the object store.
+    pub storage: Vec<(String, String)>,
     pub flush: String,
     pub limits: String,
 }
@@ -43,6 +47,8 @@ impl Default for Options {
             transforms: redact(),
             schema: "mapping = \"infer\"".to_owned(),
             sink: String::new(),
+            tables: String::new(),
+            storage: Vec::new(),
             flush: "every = \"200ms\"".to_owned(),
             limits: String::new(),
         }
@@ -76,6 +82,8 @@ pub struct Workbench {
     dir: tempfile::TempDir,
     brokers: String,
     topic: String,
+    tables: String,
+    storage: Vec<(String, String)>,
     /// What must become of each record, by partition and offset.
     pub fates: BTreeMap<(i32, i64), Fate>,
 }
@@ -84,7 +92,9 @@ impl Workbench {
     /// A workbench on a broker that already has `topic` with `options.partitions`.
     pub fn new(brokers: &str, topic: &str, options: &Options) -> Self {
         let dir = tempfile::Builder::new().prefix("alluvium-test-").tempdir().expect("a directory");
-        let bench = Self { dir, brokers: brokers.to_owned(), topic: topic.to_owned(), fates: BTreeMap::new() };
+        let (brokers, topic_name) = (brokers.to_owned(), topic.to_owned());
+        let (tables, storage) = (options.tables.clone(), options.storage.clone());
+        let bench = Self { dir, brokers, topic: topic_name, tables, storage, fates: BTreeMap::new() };
         bench.write("pipeline.toml", topic, options);
         bench
     }
@@ -98,7 +108,16 @@ impl Workbench {
     /// Writes a pipeline file; its pipeline and table are named like the file.
     pub fn write(&self, file: &str, topic: &str, options: &Options) {
         let name = file.trim_end_matches(".toml");
-        let Options { generation, kafka, source, transforms, schema, sink, flush, limits, .. } = options;
+        let Options { generation, kafka, source, transforms, schema, sink, tables, storage, flush, limits, .. } = options;
+        let option = |(key, value): &(String, String)| {
+            // A secret must not stand in the pipeline file.
+            if !key.contains("SECRET") {
+                return format!("{key:?} = {value:?}");
+            }
+            std::fs::write(self.dir().join("secret"), value).expect("a secret's file can be written");
+            format!("{key:?} = {{ file = \"secret\" }}")
+        };
+        let storage = storage.iter().map(option).collect::<Vec<_>>().join(", ");
         let text = format!(
             r#"version = 1
 tenant = "test"
@@ -117,7 +136,8 @@ kafka = {{ {kafka} }}
 {schema}
 
 [sink]
-table = "{name}"
+table = "{tables}{name}"
+storage = {{ {storage} }}
 {sink}
 
 [flush]
@@ -214,28 +234,53 @@ table = "{name}"
         process.err()
     }
 
+    /// Starts `alluvium run` behind the words that lead into a namespace; its log tells of commits.
+    pub fn run_inside(&self, name: &str, inside: &[String], arguments: &[&str]) -> Process {
+        self.inside(name, inside, &[&["run", "pipeline.toml"], arguments].concat())
+    }
+
+    pub fn inside(&self, name: &str, inside: &[String], arguments: &[&str]) -> Process {
+        Process::start_behind(self.dir(), name, inside, arguments, &[("ALLUVIUM_LOG", "info")])
+    }
+
+    /// Writes the pipeline file anew; its tables are where they were.
+    pub fn rewrite(&mut self, options: &Options) {
+        self.storage = options.storage.clone();
+        self.write("pipeline.toml", &self.topic, options);
+    }
+
     /// Runs to the end of the topic.
     pub fn run_to_end(&self, name: &str) -> Value {
         self.run(name, &["--until-end"], &[]).done(PATIENCE)
     }
 
-    pub async fn sink(&self, pipeline: &str) -> DeltaSink {
-        let place = |name: String| self.dir().join(name).display().to_string();
-        let config = DeltaConfig {
-            table: place(pipeline.to_owned()),
-            dead_letters: place(format!("{pipeline}_dead_letters")),
+    fn config(&self, pipeline: &str) -> DeltaConfig {
+        let place = |name: &str| match self.tables.as_str() {
+            start if start.contains("://") => format!("{start}{name}"),
+            start => self.dir().join(format!("{start}{name}")).display().to_string(),
+        };
+        DeltaConfig {
+            table: place(pipeline),
+            dead_letters: place(&format!("{pipeline}_dead_letters")),
             pipeline: PipelineId::new("test", pipeline, 1).expect("a name"),
             topic: self.topic.clone(),
             partition_by: Vec::new(),
-            storage: Vec::new(),
+            storage: self.storage.clone(),
             file_size: 1 << 27,
-        };
-        DeltaSink::open(config).await.expect("the table opens")
+        }
+    }
+
+    pub async fn sink(&self, pipeline: &str) -> DeltaSink {
+        DeltaSink::open(self.config(pipeline)).await.expect("the table opens")
+    }
+
+    pub fn tables(&self, pipeline: &str) -> DeltaReader {
+        DeltaReader::open(self.config(pipeline)).expect("the tables open")
     }
 
     /// The sum of stored positions.
     pub async fn committed(&self, pipeline: &str) -> i64 {
-        let state = self.sink(pipeline).await.reader().state().await.expect("the table loads");
+        let state = self.tables(pipeline).state().await.expect("the table loads");
         state.positions.iter().map(|(_, position)| position).sum()
     }
 
@@ -255,7 +300,7 @@ table = "{name}"
     /// How often each offset is in the table.
     pub async fn rows(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
         let mut rows = BTreeMap::new();
-        let mut scan = self.sink(pipeline).await.reader().scan_rows("_kafka", None).await.expect("a scan");
+        let mut scan = self.tables(pipeline).scan_rows("_kafka", None).await.expect("a scan");
         while let Some(batch) = scan.next().await {
             for row in batch.expect("rows") {
                 *rows.entry((row.partition.0, row.offset)).or_default() += 1;
@@ -267,9 +312,8 @@ table = "{name}"
     /// How often each offset is in the dead letters.
     pub async fn dead_letters(&self, pipeline: &str) -> BTreeMap<(i32, i64), u32> {
         let columns = ["partition", "offset"].map(str::to_owned);
-        let sink = self.sink(pipeline).await;
-        let batch =
-            sink.reader().first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await.expect("dead letters");
+        let tables = self.tables(pipeline);
+        let batch = tables.first_rows(TableRole::DeadLetters, Some(&columns), usize::MAX).await.expect("dead letters");
         let mut letters = BTreeMap::new();
         if batch.num_columns() == 2 {
             let partitions = batch.column(0).as_primitive::<Int32Type>();
@@ -297,7 +341,7 @@ table = "{name}"
 
     /// The positions that the table holds.
     pub async fn positions(&self, pipeline: &str) -> Vec<(Partition, i64)> {
-        let mut positions = self.sink(pipeline).await.reader().state().await.expect("the table loads").positions;
+        let mut positions = self.tables(pipeline).state().await.expect("the table loads").positions;
         positions.sort_unstable();
         positions
     }
