@@ -7,6 +7,9 @@ pub mod fates;
 pub mod log;
 pub mod namespace;
 pub mod process;
+pub mod proxy;
+pub mod readers;
+pub mod s3;
 pub mod workbench;
 
 pub use fates::{Fate, record};
