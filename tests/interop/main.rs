@@ -6,26 +6,13 @@ use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Fate, Options, Process, Workbench};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
+
+mod writers;
 
 const READERS: [&str; 4] = ["deltalake", "duckdb", "polars", "spark"];
 
 fn read(reader: &str, table: &Path, columns: &[&str]) -> Value {
-    let variable =
-        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run `cargo xtask test`"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/read.py");
-    let output = Command::new(variable("ALLUVIUM_PYTHON"))
-        .arg(script)
-        .arg(reader)
-        .arg(table)
-        .args(columns)
-        .env("ALLUVIUM_SPARK_JARS", variable("ALLUVIUM_SPARK_JARS"))
-        .env("RUST_BACKTRACE", "0")
-        .output()
-        .expect("python runs");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{reader}: {out}\n{err}");
-    serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("{reader}: {out}\n{err}"))
+    alluvium_tests::readers::read(reader, &table.display().to_string(), columns, &[])
 }
 
 /// Every type, with and without values, written by `alluvium try`.

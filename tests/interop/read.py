@@ -71,24 +71,9 @@ def with_polars():
 
 
 def with_spark():
-    from pyspark.sql import SparkSession
+    from session import session
 
-    jars = ",".join(glob.glob(os.environ["ALLUVIUM_SPARK_JARS"] + "/*.jar"))
-    settings = {
-        "spark.jars": jars,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    builder = SparkSession.builder.master("local[1]").appName("interop")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session()
     data = spark.read.format("delta").load(table)
     rows = [row.asDict() for row in data.collect()]
     schema = {field.name: field.dataType.simpleString() for field in data.schema.fields}
