@@ -7,7 +7,7 @@ use alluvium_tests::{Log, Options, Process, Workbench};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// A pipeline that committed at its end, and was killed at the next one between dead letters and rows.
+/// A pipeline that committed at its end, and was killed at the next one between rows and dead letters.
 async fn written() -> (Sandbox, Workbench) {
     let topic = Workbench::topic_name("verify");
     let sandbox = Sandbox::start(&[(&topic, 3)]).unwrap();
@@ -16,7 +16,7 @@ async fn written() -> (Sandbox, Workbench) {
     bench.produce(3, 0..300, 600).await;
     bench.run_to_end("first");
     bench.produce(3, 300..600, 600).await;
-    bench.run("killed", &["--until-end"], &[("ALLUVIUM_KILL_AT", "dead-letters:after#1")]).wait(PATIENCE);
+    bench.run("killed", &["--until-end"], &[("ALLUVIUM_KILL_AT", "dead-letters:before#1")]).wait(PATIENCE);
     (sandbox, bench)
 }
 

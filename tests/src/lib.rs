@@ -1,8 +1,9 @@
 //! What the end-to-end tests share: a pipeline in a directory of its own, records whose fate is
 //! known, processes, and the comparison of a table with what was produced.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)]
 
 pub mod cases;
+pub mod endurance;
 pub mod fates;
 pub mod log;
 pub mod namespace;

@@ -108,7 +108,8 @@ impl Workbench {
     /// Writes a pipeline file; its pipeline and table are named like the file.
     pub fn write(&self, file: &str, topic: &str, options: &Options) {
         let name = file.trim_end_matches(".toml");
-        let Options { generation, kafka, source, transforms, schema, sink, tables, storage, flush, limits, .. } = options;
+        let Options { generation, kafka, source, transforms, schema, sink, tables, storage, flush, limits, .. } =
+            options;
         let option = |(key, value): &(String, String)| {
             // A secret must not stand in the pipeline file.
             if !key.contains("SECRET") {

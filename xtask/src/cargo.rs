@@ -76,6 +76,19 @@ pub fn simulate(args: &SimulateArgs) -> Result<()> {
     run(cargo.args(&args.arguments))
 }
 
+/// Commits many small flushes to one table on local disk, and shows how time and memory develop.
+#[derive(clap::Args)]
+pub struct EnduranceArgs {
+    #[arg(long, default_value_t = 10_000)]
+    commits: u32,
+}
+
+pub fn endurance(args: &EnduranceArgs) -> Result<()> {
+    let mut cargo = cargo()?;
+    cargo.args(["test", "--locked", "--workspace", "--test", "endurance", "--", "on_local_disk", "--nocapture"]);
+    run(cargo.env("ALLUVIUM_COMMITS", args.commits.to_string()))
+}
+
 fn cargo() -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(plugins::repository()?);

@@ -29,6 +29,7 @@ enum Task {
     Test(cargo::TestArgs),
     Bench(cargo::BenchArgs),
     Simulate(cargo::SimulateArgs),
+    Endurance(cargo::EnduranceArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Task::Test(args) => cargo::test(&args),
         Task::Bench(args) => cargo::bench(&args),
         Task::Simulate(args) => cargo::simulate(&args),
+        Task::Endurance(args) => cargo::endurance(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
