@@ -1,6 +1,6 @@
 //! The driver alone: when it flushes, when it stops reading, when it ends.
 
-use alluvium_config::Pipeline;
+use alluvium_config::{LostData, Pipeline};
 use alluvium_core::seam::{Flush, Outcome, Table, TableState};
 use alluvium_core::{Classified, CommitKind, ErrorClass, Partition};
 use alluvium_runtime::{Error, Shutdown};
@@ -290,4 +290,29 @@ async fn until_the_end_ends_on_an_empty_topic_and_does_not_run_after_the_newest(
     assert!(committed(&stage) >= 10, "{:?}", commits(&stage));
     start(&stage, "rest", true, &held).end().await.unwrap();
     is_whole(&stage);
+}
+
+/// Retention passes the position while the broker does not always answer: whether the position is gone is
+/// asked until there is an answer. Once, a pipeline that was to skip what is lost stopped instead.
+#[tokio::test(start_paused = true)]
+async fn a_lost_position_is_found_out_although_the_broker_fails() {
+    for seed in 0..20 {
+        let skip = |pipeline: &mut Pipeline| {
+            (pipeline.source.lost_data, pipeline.flush.every) = (LostData::Skip, Duration::from_secs(1));
+        };
+        let mut scenario = Scenario::plain(1, skip).unwrap();
+        (scenario.loses, scenario.faults.broker) = (true, 0.4);
+        let stage = Stage::new(World::new(seed, false), scenario);
+        stage.broker.produce(Partition(0), 10);
+        let process = start(&stage, "p", false, &watch::Sender::default());
+        until_committed(&stage, 10).await;
+        let high = stage.broker.watermarks(Partition(0)).unwrap().high;
+        stage.broker.produce(Partition(0), 30);
+        stage.broker.retain_from(Partition(0), high + 10);
+        let read = stage.broker.log(Partition(0)).unwrap().records.iter().filter(|r| r.offset >= high + 10).count();
+        until_committed(&stage, 10 + read as u64).await;
+        process.ask(Shutdown::Flush);
+        process.end().await.unwrap();
+        is_whole(&stage);
+    }
 }

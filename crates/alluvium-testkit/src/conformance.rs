@@ -95,7 +95,8 @@ fn flush_of<T: Table>(table: &T, schema: &SchemaRef, spans: &[(i32, i64, i64)], 
     let files = writer.finish().unwrap();
     let info = info(CommitKind::Rows, partitions);
     let files = if any { files } else { Vec::new() };
-    Flush { info, schema: schema.clone(), files, dead_letters, may_be_absent: true }
+    let absent = spans.iter().map(|(partition, _, _)| Partition(*partition)).collect();
+    Flush { info, schema: schema.clone(), files, dead_letters, absent }
 }
 
 fn flush<T: Table>(table: &T, spans: &[(i32, i64, i64)]) -> Flush<T::File> {
@@ -105,7 +106,17 @@ fn flush<T: Table>(table: &T, spans: &[(i32, i64, i64)]) -> Flush<T::File> {
 fn info(kind: CommitKind, partitions: Vec<PartitionProgress>) -> CommitInfo {
     let pipeline = pipeline().to_string();
     let (generation, topic) = (1, TOPIC.to_owned());
-    CommitInfo { format: 1, kind, pipeline, generation, topic, partitions, plugins: Vec::new(), plan: None }
+    CommitInfo {
+        format: 1,
+        kind,
+        pipeline,
+        generation,
+        topic,
+        topic_id: None,
+        partitions,
+        plugins: Vec::new(),
+        plan: None,
+    }
 }
 
 fn letter(partition: i32, offset: i64) -> DeadLetter {
@@ -181,8 +192,10 @@ async fn a_flush_that_starts_elsewhere_is_fenced<S: Subject>(subject: S) {
 
 async fn an_absent_position_needs_leave<S: Subject>(subject: S) {
     let table = subject.open().await;
-    let forbidden = Flush { may_be_absent: false, ..flush(&table, &[(0, 4, 6)]) };
-    assert_eq!(fenced(&table, forbidden).await, [(0, None)]);
+    for others in [&[][..], &[Partition(1)]] {
+        let forbidden = Flush { absent: others.iter().copied().collect(), ..flush(&table, &[(0, 4, 6)]) };
+        assert_eq!(fenced(&table, forbidden).await, [(0, None)]);
+    }
     lands(&table, flush(&table, &[(0, 4, 6)])).await;
     assert_eq!(subject.rows().await, once(&[(0, 4, 6)]));
 }
@@ -242,7 +255,8 @@ async fn positions_alone_can_be_committed<S: Subject>(subject: S) {
     });
     let info = info(CommitKind::Start, partitions.to_vec());
     let columns = schema(&[]);
-    let start = Flush { info, schema: columns, files: Vec::new(), dead_letters: Vec::new(), may_be_absent: true };
+    let absent = [0, 1].map(Partition).into();
+    let start = Flush { info, schema: columns, files: Vec::new(), dead_letters: Vec::new(), absent };
     lands(&table, start).await;
     assert_eq!(positions(&table).await, [(0, 7), (1, 0)]);
     assert_eq!(fenced(&table, flush(&table, &[(0, 6, 8)])).await, [(0, Some(7))]);

@@ -3,7 +3,7 @@
 use super::processes::Stage;
 use super::records::{Fate, Row, counts, difference, fate, rows};
 use super::store::Role;
-use alluvium_core::audit::{Finding, PartitionProof, audit};
+use alluvium_core::audit::{Finding, PartitionProof, audit, audit_letters};
 use alluvium_core::position::StartPolicy;
 use alluvium_core::{CommitInfo, CommitKind, Partition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,11 +48,9 @@ pub fn check(stage: &Stage, stopped: bool) {
         let proof = report.partitions.iter().find(|proof| proof.partition == partition);
         check_partition(stage, partition, proof, &skipped, &found, stopped);
     }
-    let rejected: u64 = report.counts().rejected;
-    let letters = found.letters.len() as u64;
-    // Letters precede their rows, whose records retention can take meanwhile.
-    if letters < rejected || (!stage.scenario.loses && letters > rejected) {
-        world.violation(format!("{rejected} records were rejected, but there are {letters} dead letters"));
+    let letters = audit_letters(&pipeline.id, &pipeline.source.topic, &store.history(Role::Letters), &report);
+    if !letters.holds() || letters.owed.is_some() {
+        world.violation(format!("the dead letters' log: {letters:?}"));
     }
     world.note(format_args!("{:?} in {} commits", report.counts(), report.commits));
 }
@@ -123,8 +121,7 @@ fn check_partition(
             Some(Fate::Row) => is == (1, 0),
             Some(Fate::Filtered) => is == (0, 0),
             Some(Fate::DeadLetter) => is == (0, 1),
-            // A letter can be there before the position passes it.
-            None => rows.is_empty() && letters <= 1,
+            None => is == (0, 0),
         };
         if !is_right {
             world.violation(format!(

@@ -14,8 +14,8 @@ pub enum SimError {
     Closed,
     #[error("rows cannot be put together")]
     Rows(#[source] arrow_schema::ArrowError),
-    #[error("a log entry names a file that was never uploaded")]
-    NotUploaded,
+    #[error("the letters that a log owes are named by no entry")]
+    LettersGone,
 }
 
 impl Classified for SimError {
@@ -23,7 +23,7 @@ impl Classified for SimError {
         match self {
             Self::Passing { .. } => ErrorClass::External,
             Self::PositionGone { .. } | Self::PartitionMissing { .. } => ErrorClass::User,
-            Self::Closed | Self::Rows(_) | Self::NotUploaded => ErrorClass::Bug,
+            Self::Closed | Self::Rows(_) | Self::LettersGone => ErrorClass::Bug,
         }
     }
 }

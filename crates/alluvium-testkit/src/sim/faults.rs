@@ -9,6 +9,8 @@ pub struct Faults {
     pub broker: f64,
     /// A fetch fails.
     pub fetch: f64,
+    /// A chunk gets lost on its way, so that the next one does not follow.
+    pub gap: f64,
     /// A member that was forgotten goes on for another step.
     pub unaware: f64,
     /// A table cannot be read.
@@ -32,12 +34,10 @@ pub enum Plant {
     NeverJudges,
     /// A lost race is tried again at the next version, without judging on it.
     RetriesUnjudged,
-    /// The write of an entry that failed is believed to have failed.
-    BelievesErrors,
-    /// Dead letters are not trimmed to what their table holds.
+    /// Dead letters that an entry names are written only by the process that wrote it.
+    ForgetsLetters,
+    /// Dead letters are written without looking whether somebody has done so.
     RepeatsLetters,
-    /// Dead letters are written after the rows.
-    LettersLast,
     /// The first record after a rebalance is left out, as if it had been compacted away.
     SkipsAfterRebalance,
     /// A member does not tell that its partitions were lost, so that work on them goes on.
@@ -51,6 +51,7 @@ impl Faults {
         Self {
             broker: chance(0.2),
             fetch: chance(0.05),
+            gap: chance(0.05),
             unaware: chance(0.99),
             load: chance(0.15),
             upload: chance(0.2),

@@ -191,7 +191,7 @@ impl Stage {
                 let lives = lives.lock().unwrap_or_else(PoisonError::into_inner);
                 lives.get(world.below(lives.len())).and_then(Clone::clone)
             };
-            match (world.below(12), one) {
+            match (world.below(13), one) {
                 (0 | 1, Some(life)) => {
                     world.note(format_args!("{} is killed", life.gate.name));
                     life.gate.set(Life::Dead);
@@ -215,6 +215,7 @@ impl Stage {
                 (7, _) if broker.partitions().len() < 5 => broker.add_partition(),
                 (8 | 9, _) => store.foreign(world, !scenario.treatment.declared),
                 (10, _) if scenario.loses => self.lose(),
+                (11, _) if scenario.outage => world.go_out(1_000..40_000),
                 _ => {}
             }
         }
@@ -240,7 +241,20 @@ impl Stage {
     /// One run to the end of all there is, in a calm world. Tells whether lost data stopped it.
     async fn last_run(self: &Arc<Self>) -> bool {
         let last = self.start("last", "readers", true);
-        match tokio::time::timeout(LAST_RUN, last.end()).await {
+        // Even a calm world is not still.
+        let stage = self.clone();
+        let around = tokio::spawn(async move {
+            loop {
+                stage.world.pause(50..1_000).await;
+                match stage.world.below(4) {
+                    0 => stage.broker.expel_one(),
+                    _ => stage.store.foreign(&stage.world, !stage.scenario.treatment.declared),
+                }
+            }
+        });
+        let ended = tokio::time::timeout(LAST_RUN, last.end()).await;
+        around.abort();
+        match ended {
             Ok(Ok(())) => false,
             Ok(Err(Error::Position(PositionError::Lost { .. }))) if self.scenario.may_stop() => true,
             Ok(Err(error)) => {
@@ -306,6 +320,12 @@ pub async fn live(seed: u64, plant: Option<Plant>, traced: bool) -> Protocol {
         tokio::time::sleep(AFTERMATH).await;
         stage.finish("sleeper", sleeper).await;
         tokio::time::sleep(AFTERMATH).await;
+    }
+    // Whoever opens the tables next writes what an interrupted commit owes.
+    let Scenario { faults, pipeline, .. } = &stage.scenario;
+    let next = SimTable::new(&stage.store, &world, &Gate::new("next"), *faults, &pipeline.id, &pipeline.source.topic);
+    if let Err(error) = next.load().await {
+        world.violation(format!("the tables cannot be opened: {error}"));
     }
     check::check(&stage, stopped);
     world.protocol()

@@ -22,6 +22,8 @@ pub struct Scenario {
     /// How long it takes on average until something happens to the processes, in milliseconds.
     pub calm: u64,
     pub treatment: Treatment,
+    /// Whether tables do not answer for longer than a rebalance is held.
+    pub outage: bool,
     /// Whether the topic's retention passes what was not read.
     pub loses: bool,
     pub pipeline: Arc<Pipeline>,
@@ -83,15 +85,17 @@ impl Scenario {
         (pipeline.flush.size, pipeline.flush.memory) = (1 << 20, 4 << 20);
         pipeline.flush.rows = world.within(3..60);
         pipeline.flush.grace = Duration::from_secs(world.within(1..30));
+        let outage = world.happens(0.03);
         let groups = (0..1 + world.below(3)).map(|_| if world.happens(0.15) { "other" } else { "readers" });
         Ok(Self {
             partitions: 1 + world.below(3),
             groups: groups.collect(),
             workers: 1 + world.below(2),
             slowness: if world.happens(0.3) { 400 } else { 10 },
-            wild: world.within(1_000..8_000),
+            wild: if outage { 50_000 } else { world.within(1_000..8_000) },
             calm: world.within(200..2_000),
             treatment: Treatment { declared, keeps_tombstones },
+            outage,
             loses,
             pipeline: Arc::new(pipeline),
             faults: Faults::draw(world),
@@ -110,6 +114,7 @@ impl Scenario {
             wild: 0,
             calm: 0,
             treatment: Treatment { declared: true, keeps_tombstones: false },
+            outage: false,
             loses: false,
             pipeline: Arc::new(pipeline),
             faults: Faults::default(),

@@ -399,6 +399,9 @@ impl Reader {
         }
         let chunk = Span::new(position, to).ok().and_then(|span| Chunk::new(partition, span, records).ok());
         let Some(chunk) = chunk else { return self.world.violation("a chunk of the simulation is broken".to_owned()) };
+        if self.world.strikes(self.faults.gap) {
+            return self.world.note(format_args!("{} loses {} of {partition}", self.gate.name, chunk.span()));
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let epoch = self.epochs.get(&partition).copied().unwrap_or(0);
         drop(self.items.send(Item { event: Ok(Event::Chunk(chunk)), epoch }));

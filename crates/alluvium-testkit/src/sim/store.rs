@@ -3,7 +3,7 @@
 use super::faults::Faults;
 use super::world::{Gate, Life, World};
 use alluvium_core::audit::{FileChange, LogEntry};
-use alluvium_core::{CommitInfo, DeadLetter};
+use alluvium_core::{CommitInfo, DeadLetter, PartitionProgress};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,14 @@ impl SimFile {
     }
 }
 
+/// Dead letters on their way into their table.
+#[derive(Clone, Debug)]
+pub struct NamedLetters {
+    pub mark: i64,
+    pub partitions: Vec<PartitionProgress>,
+    pub letters: Vec<DeadLetter>,
+}
+
 /// One version of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
@@ -33,6 +41,9 @@ pub struct Entry {
     /// The whole schema from here on, where it changes.
     pub schema: Option<SchemaRef>,
     pub files: Vec<SimFile>,
+    /// In the rows' log: the letters that this entry names.
+    pub named: Option<NamedLetters>,
+    /// In the letters' log: the letters that it holds.
     pub letters: Vec<DeadLetter>,
     /// Rows that another engine deleted.
     pub deleted: Vec<(i32, i64)>,
@@ -96,7 +107,7 @@ impl Store {
         entry: Entry,
     ) -> Written {
         gate.pass().await;
-        let fault = if world.strikes(faults.write) { 1 + world.below(4) } else { 0 };
+        let fault = if world.is_table_struck(faults.write) { 1 + world.below(4) } else { 0 };
         let (answer, answered) = oneshot::channel();
         let (store, dice, life) = (self.clone(), world.clone(), gate.clone());
         tokio::spawn(async move {

@@ -2,11 +2,12 @@
 
 use super::error::SimError;
 use super::faults::{Faults, Plant};
-use super::store::{Entry, Role, SimFile, Store, Written, schema_of};
+use super::store::{Entry, NamedLetters, Role, SimFile, Store, Written};
 use super::world::{Gate, Life, World};
-use alluvium_core::commit::{Claim, Verdict, judge};
+use alluvium_core::commit::{Claim, Fit, Step, next_step};
+use alluvium_core::letters::{Marks, missing};
 use alluvium_core::seam::{Flush, Outcome, RowWriter, Table, TableState};
-use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DeadLetter, Partition, PartitionProgress, PipelineId};
+use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, Partition, PartitionProgress, PipelineId};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +27,8 @@ struct Snapshot {
     schema: Option<SchemaRef>,
     /// Places that have a letter.
     letters: BTreeSet<(Partition, i64)>,
-    /// Partitions whose position was stored at some time.
-    seen: BTreeSet<Partition>,
+    /// How far dead letters are, in this log.
+    mark: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl SimTable {
         let new: Vec<Entry> = self.store.log(role).iter().skip(known.next).cloned().collect();
         self.world.pause(1..15).await;
         self.gate.pass().await;
-        if self.world.strikes(self.faults.load) {
+        if self.world.is_table_struck(self.faults.load) {
             return Err(SimError::Passing { what: "reading a table" });
         }
         new.iter().for_each(|entry| self.follow(known, entry));
@@ -127,10 +128,13 @@ impl SimTable {
             self.pipeline.generation(),
             self.topic
         );
+        let marks = AppId::dead_letters(&self.pipeline, &self.topic);
         for (id, version) in &entry.transactions {
+            if id == marks.as_str() {
+                known.mark = Some(*version);
+            }
             if let Some(partition) = id.strip_prefix(&prefix).and_then(|number| number.parse().ok()) {
                 known.positions.insert(Partition(partition), *version);
-                known.seen.insert(Partition(partition));
             }
         }
     }
@@ -140,7 +144,7 @@ impl SimTable {
         for file in files.iter().filter(|file| !file.uploaded.load(Ordering::Relaxed)) {
             self.world.pause(1..60).await;
             self.gate.pass().await;
-            if self.world.strikes(self.faults.upload) {
+            if self.world.is_table_struck(self.faults.upload) {
                 return Err(SimError::Passing { what: "uploading a file" });
             }
             file.uploaded.store(true, Ordering::Relaxed);
@@ -158,7 +162,6 @@ impl SimTable {
         let landed = match write.await {
             Written::Landed => true,
             Written::Lost => false,
-            Written::Failed if self.has(Plant::BelievesErrors) => false,
             Written::Failed => self.settle(role, version, entry.id).await?,
         };
         self.point("after a log entry").await;
@@ -172,7 +175,7 @@ impl SimTable {
     async fn settle(&self, role: Role, version: usize, id: u64) -> Result<bool, SimError> {
         self.world.pause(1..40).await;
         self.gate.pass().await;
-        if self.world.strikes(self.faults.load) {
+        if self.world.is_table_struck(self.faults.load) {
             return Err(SimError::Passing { what: "reading back a log entry" });
         }
         let found = self.store.log(role).get(version).map(|entry| entry.id);
@@ -183,52 +186,53 @@ impl SimTable {
     }
 
     async fn commit_rows(&self, rows: &mut Snapshot, flush: &Flush<SimFile>) -> Result<Outcome, SimError> {
-        let mut letters_are_in = flush.dead_letters.is_empty() || self.has(Plant::LettersLast);
+        let mut landed = None;
         for attempt in 0..MAX_ATTEMPTS {
             self.refresh(Role::Rows, rows).await?;
-            let verdict = judge(&self.claims(rows, flush));
+            let mut marks = self.marks(rows).await?;
+            if landed.is_none() && self.has(Plant::ForgetsLetters) {
+                marks.written = marks.named;
+            }
+            let mut claims = self.claims(rows, flush);
             let unjudged = self.has(Plant::NeverJudges) || (attempt > 0 && self.has(Plant::RetriesUnjudged));
-            match verdict {
-                Verdict::Proceed => {}
-                _ if unjudged => {}
-                Verdict::AlreadyCommitted => return Ok(Outcome::AlreadyCommitted),
-                Verdict::Fenced { found } => return Ok(Outcome::Fenced { found }),
+            if unjudged && landed.is_none() {
+                claims.iter_mut().for_each(|claim| claim.stored = Some(claim.span.from()));
             }
-            let schema = match merged(rows.schema.as_ref().map(|schema| schema.fields()), flush.schema.fields()) {
-                Ok(fields) => Arc::new(Schema::new(fields)),
-                Err(column) => return Ok(Outcome::SchemaMoved { column }),
-            };
-            if !letters_are_in {
-                self.commit_letters(flush).await?;
-                letters_are_in = true;
-            }
-            let grows = rows.schema.as_ref().is_none_or(|there| *there != schema).then_some(schema);
-            let mut entry = Entry {
-                info: Some(flush.info.clone()),
-                transactions: flush.info.partitions.iter().map(|progress| self.transaction(progress)).collect(),
-                files: flush.files.clone(),
-                ..Entry::default()
-            };
-            match grows {
-                Some(schema) if rows.schema.is_some() => {
+            match next_step(marks, &claims, || Ok::<_, SimError>(fit(rows.schema.as_ref(), &flush.schema)))? {
+                Step::Letters => self.write_owed(rows).await?,
+                Step::Growth(schema) => {
                     let info = CommitInfo { kind: CommitKind::Schema, partitions: Vec::new(), ..flush.info.clone() };
                     let growth = Entry { info: Some(info), schema: Some(schema), ..Entry::default() };
-                    if !self.append(Role::Rows, rows, growth).await? {
-                        continue;
+                    self.append(Role::Rows, rows, growth).await?;
+                }
+                Step::Rows => {
+                    let named = self.name_letters(rows, flush).await?;
+                    let owes = named.is_some();
+                    let positions = flush.info.partitions.iter().map(|progress| self.transaction(progress));
+                    let entry = Entry {
+                        info: Some(flush.info.clone()),
+                        transactions: positions.chain(named.iter().map(|named| self.mark(named.mark))).collect(),
+                        schema: rows.schema.is_none().then(|| flush.schema.clone()),
+                        files: flush.files.clone(),
+                        named,
+                        ..Entry::default()
+                    };
+                    let version = rows.next as u64;
+                    if self.append(Role::Rows, rows, entry).await? {
+                        if !owes {
+                            return Ok(Outcome::Committed { version });
+                        }
+                        landed = Some(version);
                     }
                 }
-                // The entry that makes the table.
-                grows => entry.schema = grows,
-            }
-            let version = rows.next as u64;
-            if self.append(Role::Rows, rows, entry).await? {
-                if self.has(Plant::LettersLast) {
-                    self.commit_letters(flush).await?;
-                }
-                return Ok(Outcome::Committed { version });
+                Step::Done(outcome) => return Ok(landed.map_or(outcome, |version| Outcome::Committed { version })),
             }
         }
         Err(SimError::Passing { what: "winning a version" })
+    }
+
+    fn mark(&self, mark: i64) -> (String, i64) {
+        (AppId::dead_letters(&self.pipeline, &self.topic).as_str().to_owned(), mark)
     }
 
     fn transaction(&self, progress: &PartitionProgress) -> (String, i64) {
@@ -241,36 +245,69 @@ impl SimTable {
             partition: progress.partition,
             span: progress.span,
             stored: rows.positions.get(&progress.partition).copied(),
-            may_be_absent: flush.may_be_absent && !rows.seen.contains(&progress.partition),
+            may_be_absent: flush.absent.contains(&progress.partition),
         };
         flush.info.partitions.iter().map(claim).collect()
     }
 
-    /// Dead letters go before the rows of their spans, less those that are there already.
-    async fn commit_letters(&self, flush: &Flush<SimFile>) -> Result<(), SimError> {
+    async fn marks(&self, rows: &Snapshot) -> Result<Marks, SimError> {
+        let mut letters = self.letters.lock().await;
+        if (Marks { named: rows.mark, written: letters.mark }).owed().is_some() {
+            self.refresh(Role::Letters, &mut letters).await?;
+        }
+        Ok(Marks { named: rows.mark, written: letters.mark })
+    }
+
+    /// The letters that their table does not hold, for the rows' entry to name them.
+    async fn name_letters(&self, rows: &Snapshot, flush: &Flush<SimFile>) -> Result<Option<NamedLetters>, SimError> {
+        if flush.dead_letters.is_empty() {
+            return Ok(None);
+        }
         let mut known = self.letters.lock().await;
-        for _ in 0..MAX_ATTEMPTS {
+        self.refresh(Role::Letters, &mut known).await?;
+        let places = flush.dead_letters.iter().map(|letter| (letter.partition, letter.offset));
+        let missing = missing(places, |place| known.letters.contains(&place));
+        let letters: Vec<_> = missing.iter().filter_map(|index| flush.dead_letters.get(*index)).cloned().collect();
+        if letters.is_empty() {
+            return Ok(None);
+        }
+        self.point("before letters are uploaded").await;
+        self.world.pause(1..60).await;
+        let mut partitions = flush.info.partitions.clone();
+        partitions.retain(|progress| letters.iter().any(|letter| letter.partition == progress.partition));
+        for progress in &mut partitions {
+            let rejected = letters.iter().filter(|letter| letter.partition == progress.partition).count() as u64;
+            progress.counts = Counts { read: rejected, rejected, ..Counts::default() };
+        }
+        let mark = Marks { named: rows.mark, written: known.mark }.next(rows.next as i64);
+        Ok(Some(NamedLetters { mark, partitions, letters }))
+    }
+
+    /// Writes the letters that the rows' log owes, whoever named them.
+    async fn write_owed(&self, rows: &Snapshot) -> Result<(), SimError> {
+        let Some(mark) = self.marks(rows).await?.owed() else { return Ok(()) };
+        let owed = {
+            let log = self.store.log(Role::Rows);
+            let named = |entry: &Entry| Some((entry.info.clone()?, entry.named.clone().filter(|of| of.mark == mark)?));
+            log.iter().take(rows.next).rev().find_map(named)
+        };
+        let (info, NamedLetters { partitions, letters, .. }) = owed.ok_or(SimError::LettersGone)?;
+        let info = CommitInfo { kind: CommitKind::DeadLetters, partitions: partitions.clone(), ..info };
+        let mut known = self.letters.lock().await;
+        for attempt in 0..MAX_ATTEMPTS {
             self.refresh(Role::Letters, &mut known).await?;
-            let repeats = self.has(Plant::RepeatsLetters);
-            let is_new = |letter: &&DeadLetter| repeats || !known.letters.contains(&(letter.partition, letter.offset));
-            let letters: Vec<_> = flush.dead_letters.iter().filter(is_new).cloned().collect();
-            if letters.is_empty() {
+            let is_blind = attempt > 0 && self.has(Plant::RepeatsLetters);
+            if !is_blind && (Marks { named: Some(mark), written: known.mark }).owed().is_none() {
                 return Ok(());
-            }
-            let mut partitions = flush.info.partitions.clone();
-            partitions.retain(|progress| letters.iter().any(|letter| letter.partition == progress.partition));
-            for progress in &mut partitions {
-                let rejected = letters.iter().filter(|letter| letter.partition == progress.partition).count() as u64;
-                progress.counts = Counts { read: rejected, rejected, ..Counts::default() };
             }
             let transactions = partitions.iter().map(|progress| {
                 let (id, to) = self.transaction(progress);
                 (id, known.positions.get(&progress.partition).map_or(to, |stored| to.max(*stored)))
             });
-            let transactions = transactions.collect();
-            let info = CommitInfo { kind: CommitKind::DeadLetters, partitions, ..flush.info.clone() };
-            let entry = Entry { info: Some(info), transactions, letters, ..Entry::default() };
-            if self.append(Role::Letters, &mut known, entry).await? {
+            let transactions = transactions.chain([self.mark(mark)]).collect();
+            let (info, letters) = (Some(info.clone()), letters.clone());
+            if self.append(Role::Letters, &mut known, Entry { info, transactions, letters, ..Entry::default() }).await?
+            {
                 return Ok(());
             }
         }
@@ -286,8 +323,12 @@ impl Table for SimTable {
     async fn load(&self) -> Result<TableState, SimError> {
         let mut rows = self.rows.lock().await;
         self.refresh(Role::Rows, &mut rows).await?;
+        while self.marks(&rows).await?.owed().is_some() && !self.has(Plant::ForgetsLetters) {
+            self.write_owed(&rows).await?;
+            self.refresh(Role::Rows, &mut rows).await?;
+        }
         let positions = rows.positions.iter().map(|(partition, at)| (*partition, *at)).collect();
-        Ok(TableState { schema: rows.schema.clone(), partition_by: Vec::new(), positions })
+        Ok(TableState { schema: rows.schema.clone(), partition_by: Vec::new(), positions, topic_id: None })
     }
 
     fn writer(&self, _schema: SchemaRef) -> Result<SimWriter, SimError> {
@@ -304,16 +345,19 @@ impl Table for SimTable {
     }
 }
 
-/// The newest log's schema.
-impl Store {
-    pub fn schema(&self) -> Option<SchemaRef> {
-        schema_of(&self.log(Role::Rows))
+/// How rows of a schema go into a table; one that is absent is made with all their columns.
+fn fit(table: Option<&SchemaRef>, rows: &SchemaRef) -> Fit<SchemaRef> {
+    let Some(table) = table else { return Fit::Fits };
+    match merged(table.fields(), rows.fields()) {
+        Err(column) => Fit::Moved { column },
+        Ok(fields) if fields == *table.fields() => Fit::Fits,
+        Ok(fields) => Fit::Grows(Arc::new(Schema::new(fields))),
     }
 }
 
 /// The table's fields with those of the rows that it has not yet; or the column that is another one.
-fn merged(table: Option<&Fields>, rows: &Fields) -> Result<Fields, String> {
-    let mut fields: Vec<Arc<Field>> = table.map(|fields| fields.to_vec()).unwrap_or_default();
+fn merged(table: &Fields, rows: &Fields) -> Result<Fields, String> {
+    let mut fields: Vec<Arc<Field>> = table.to_vec();
     for new in rows {
         let Some(there) = fields.iter_mut().find(|there| there.name().eq_ignore_ascii_case(new.name())) else {
             fields.push(new.clone());
@@ -322,7 +366,7 @@ fn merged(table: Option<&Fields>, rows: &Fields) -> Result<Fields, String> {
         let data_type = match (there.data_type(), new.data_type()) {
             _ if there.name() != new.name() => return Err(new.name().clone()),
             (DataType::Struct(inner), DataType::Struct(more)) => {
-                DataType::Struct(merged(Some(inner), more).map_err(|inner| format!("{}.{inner}", new.name()))?)
+                DataType::Struct(merged(inner, more).map_err(|inner| format!("{}.{inner}", new.name()))?)
             }
             (one, other) if one == other => continue,
             _ => return Err(new.name().clone()),

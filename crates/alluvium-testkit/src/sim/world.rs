@@ -24,6 +24,8 @@ struct Inner {
     lines: Option<Vec<String>>,
     violations: Vec<String>,
     calm: bool,
+    /// Until when tables do not answer.
+    outage: Option<Instant>,
 }
 
 /// What a run leaves: equal for equal seeds.
@@ -46,6 +48,7 @@ impl World {
             lines: traced.then(Vec::new),
             violations: Vec::new(),
             calm: false,
+            outage: None,
         };
         Arc::new(Self { inner: Mutex::new(inner), start: Instant::now() })
     }
@@ -62,6 +65,19 @@ impl World {
     /// Whether a fault of this chance strikes: none does in a calm world.
     pub fn strikes(&self, chance: f64) -> bool {
         !self.lock().calm && self.happens(chance)
+    }
+
+    /// The same for a table: during an outage every one does.
+    pub fn is_table_struck(&self, chance: f64) -> bool {
+        let is_out = { self.lock().outage.is_some_and(|until| Instant::now() < until) };
+        is_out || self.strikes(chance)
+    }
+
+    /// From now on tables do not answer for some time.
+    pub fn go_out(&self, milliseconds: Range<u64>) {
+        let time = Duration::from_millis(self.within(milliseconds));
+        self.note(format_args!("tables do not answer for {time:?}"));
+        self.lock().outage = Some(Instant::now() + time);
     }
 
     pub fn below(&self, end: usize) -> usize {
@@ -84,7 +100,8 @@ impl World {
     /// From now on no fault strikes.
     pub fn calm(&self) {
         self.note(format_args!("the world is calm"));
-        self.lock().calm = true;
+        let mut inner = self.lock();
+        (inner.calm, inner.outage) = (true, None);
     }
 
     /// Writes an event down.
