@@ -90,7 +90,8 @@ impl LogState {
         let mut next = self.clone();
         for line in lines::<Line>(entry) {
             let line = line.map_err(|source| Error::ParseLog { table: table.to_owned(), version, source })?;
-            if line.commit_info.and_then(|info| info.operation).is_some_and(|operation| operation == "RESTORE") {
+            let operation = line.commit_info.as_ref().and_then(|info| info.operation.as_ref());
+            if operation.is_some_and(|operation| operation == "RESTORE") {
                 // Its writers leave transactions as they are, and rightly: a restored table lacks rows as
                 // after a DELETE. Positions that went back with it would bring them in again, beside
                 // those that other partitions or pipelines wrote meanwhile.
