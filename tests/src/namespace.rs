@@ -4,17 +4,18 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A process that keeps a mount namespace; ended, and the namespace with it, when it is dropped.
+/// A process that keeps a mount namespace; ended, and the namespace with it, when it is dropped or when
+/// nobody holds its standard input any more.
 pub struct Namespace(Child);
 
 impl Namespace {
     /// A namespace that `script` (of sh) prepares, in `dir`.
     pub fn new(dir: &Path, script: &str) -> Self {
-        let script = format!("set -e; {script}; echo ready; exec sleep 3600");
+        let script = format!("set -e; {script}; echo ready; exec cat");
         let mut holder = Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
             .current_dir(dir)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("unshare runs");

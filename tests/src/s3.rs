@@ -10,6 +10,13 @@ use std::time::{Duration, Instant};
 pub const BUCKET: &str = "lake";
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Ends with the process that started it, however that ends: then nobody holds its standard input.
+const SERVER: &str = "
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+from moto.server import main
+main()";
+
 /// A server with conditional puts, in a process of its own; ended when it is dropped.
 pub struct S3 {
     child: Child,
@@ -22,8 +29,8 @@ impl S3 {
         for _ in 0..5 {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
             let child = Command::new(variable("ALLUVIUM_PYTHON"))
-                .args(["-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", &port.to_string()])
-                .stdin(Stdio::null())
+                .args(["-c", SERVER, "-H", "127.0.0.1", "-p", &port.to_string()])
+                .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
