@@ -4,6 +4,7 @@ use alluvium_core::seam::{Flush, Outcome, RowWriter, Table};
 use alluvium_core::{CommitInfo, CommitKind, Counts, Partition, PartitionProgress, PipelineId, Span};
 use alluvium_delta::{DataFile, DeltaConfig, DeltaSink};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -111,12 +112,13 @@ fn flush(sink: &DeltaSink, from: i64, to: i64) -> Flush<DataFile> {
         pipeline: "acme/endurance".to_owned(),
         generation: 1,
         topic: "records".to_owned(),
+        topic_id: None,
         partitions: vec![PartitionProgress { partition: Partition(0), span, counts }],
         plugins: Vec::new(),
         plan: None,
     };
     let files = writer.finish().unwrap();
-    Flush { info, schema: batch.schema(), files, dead_letters: Vec::new(), may_be_absent: true }
+    Flush { info, schema: batch.schema(), files, dead_letters: Vec::new(), absent: BTreeSet::from([Partition(0)]) }
 }
 
 fn resident_kib() -> u64 {

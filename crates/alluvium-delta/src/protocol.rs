@@ -173,7 +173,15 @@ mod tests {
         for (key, value) in properties {
             metadata.configuration.insert((*key).to_owned(), Some((*value).to_owned()));
         }
-        LogState { version: 0, protocol, metadata, positions: HashMap::new(), checkpoint: None, head: None }
+        LogState {
+            version: 0,
+            protocol,
+            metadata,
+            positions: HashMap::new(),
+            topic_id: None,
+            checkpoint: None,
+            head: None,
+        }
     }
 
     fn protocol(reader: i32, writer: i32, features: &[&str]) -> Protocol {
