@@ -336,6 +336,7 @@ pub async fn an_error_about_a_position_left_since_is_not_told(broker: &Broker) {
     tokio::time::sleep(Duration::from_secs(3)).await;
     reading.source.seek(&[(Partition(0), 10)]).unwrap();
     reading.assigned.insert(Partition(0), 10);
+    reading.positions.insert(Partition(0), 10);
     reading.until_at(&[(0, 100)]).await;
     assert_eq!(reading.offsets(0), (10..100).collect::<Vec<_>>());
 }
