@@ -116,6 +116,7 @@ fn flush(sink: &DeltaSink, from: i64, to: i64) -> Flush<DataFile> {
         partitions: vec![PartitionProgress { partition: Partition(0), span, counts }],
         plugins: Vec::new(),
         plan: None,
+        replay: None,
     };
     let files = writer.finish().unwrap();
     Flush { info, schema: batch.schema(), files, dead_letters: Vec::new(), absent: BTreeSet::from([Partition(0)]) }

@@ -7,6 +7,7 @@
 //! [`audit_letters`] compares the dead letters' log with it; [`Scan`] does so with the rows and the
 //! letters themselves.
 
+use crate::letters::ReplayNumber;
 use crate::{AppId, CommitInfo, CommitKind, Counts, Partition, PipelineId, Span, TopicId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -97,7 +98,9 @@ pub enum Finding {
     Rows { version: u64, said: u64, found: u64 },
     /// A commit read another topic of the same name: offsets before and after mean other records.
     Topic { version: u64, before: TopicId, after: TopicId },
-    /// Another writer moved a position of this pipeline.
+    /// A replay did not set its number, or one that is not above those before it.
+    Replay { version: u64, number: Option<i64>, before: Option<i64>, found: Option<i64> },
+    /// Another writer moved a position of this pipeline, or the number of its replays.
     ForeignPosition { version: u64, transaction: String, to: i64 },
     /// A commit adds a file that an earlier one of this pipeline had added: its rows are there once,
     /// and counted twice.
@@ -142,6 +145,11 @@ impl fmt::Display for Finding {
             }
             Self::Topic { version, before, after } => {
                 write!(f, "version {version}: the topic before had id {before}, this one has id {after}")
+            }
+            Self::Replay { version, number, before, found } => {
+                let told = |number: &Option<i64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+                let (number, before, found) = (told(number), told(before), told(found));
+                write!(f, "version {version}: replay {number} follows replay {before}, and set the number {found}")
             }
             Self::ForeignPosition { version, transaction, to } => {
                 write!(f, "version {version}: another writer set the position of {transaction} to {to}")
@@ -188,6 +196,11 @@ pub struct PartitionProof {
     pub counts: Counts,
     /// Offsets passed over on the owner's word.
     pub skipped: i64,
+    /// Records that were rejected and then replayed; the counts say what became of them in the end.
+    pub replayed: u64,
+    /// Of those, the ones of the newest replay, and what became of them, by its version.
+    #[serde(skip)]
+    pub newest_replay: Option<(u64, Counts)>,
     /// What it consists of, in the order of versions.
     #[serde(skip)]
     pub covered: Vec<Covered>,
@@ -196,7 +209,8 @@ pub struct PartitionProof {
 impl PartitionProof {
     fn at(partition: Partition, position: i64) -> Self {
         let counts = Counts::default();
-        Self { partition, from: position, to: position, counts, skipped: 0, covered: Vec::new() }
+        let (from, to, covered) = (position, position, Vec::new());
+        Self { partition, from, to, counts, skipped: 0, replayed: 0, newest_replay: None, covered }
     }
 }
 
@@ -207,6 +221,13 @@ pub struct Report {
     pub first_version: u64,
     pub last_version: u64,
     pub commits: u64,
+    /// The newest replay of dead letters.
+    pub replay: Option<ReplayNumber>,
+    /// Records of replays that reach back before what is left of the log: they are in no count.
+    pub unplaced: Counts,
+    /// Whether another writer removed or rewrote rows of a replay later.
+    #[serde(skip)]
+    pub replays_touched: bool,
     pub partitions: Vec<PartitionProof>,
     pub findings: Vec<Finding>,
     /// The newest mark of dead letters, and the version that set it.
@@ -257,9 +278,14 @@ pub fn audit(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], stored: &
         audit.check_stored(*partition, *position);
     }
     let Audit { mut report, mut proofs, .. } = audit;
+    let is_replay = |entry: &&LogEntry| {
+        entry.is_of(pipeline, topic) && entry.info.as_ref().is_some_and(|info| info.kind == CommitKind::Replay)
+    };
+    let replays: Vec<u64> = entries.iter().filter(is_replay).map(|entry| entry.version).collect();
     for covered in proofs.values_mut().flat_map(|proof| &mut proof.covered) {
         covered.touched = files.touched.contains(&covered.version);
     }
+    report.replays_touched = replays.iter().any(|version| files.touched.contains(version));
     report.partitions = proofs.into_values().collect();
     report
 }
@@ -325,8 +351,10 @@ impl Audit<'_> {
         {
             self.report.findings.push(Finding::Topic { version, before, after: after.clone() });
         }
-        if info.kind == CommitKind::Schema {
-            return;
+        match info.kind {
+            CommitKind::Schema => return,
+            CommitKind::Replay => return self.replay(entry, info),
+            _ => {}
         }
         for progress in &info.partitions {
             let (partition, span, counts) = (progress.partition, progress.span, progress.counts);
@@ -340,10 +368,48 @@ impl Audit<'_> {
             }
             self.extend(partition, info.kind, Covered { version, span, counts, touched: false });
         }
+        if info.kind == CommitKind::Rows {
+            self.check_rows(entry, info);
+        }
+    }
+
+    fn check_rows(&mut self, entry: &LogEntry, info: &CommitInfo) {
         let said = info.partitions.iter().map(|progress| progress.counts.rows).sum();
-        let written = info.kind == CommitKind::Rows;
-        if let Some(found) = entry.rows_added().filter(|found| written && *found != said) {
-            self.report.findings.push(Finding::Rows { version, said, found });
+        if let Some(found) = entry.rows_added().filter(|found| *found != said) {
+            self.report.findings.push(Finding::Rows { version: entry.version, said, found });
+        }
+    }
+
+    /// A replay moves no position: it tells anew what became of records that were rejected before.
+    fn replay(&mut self, entry: &LogEntry, info: &CommitInfo) {
+        let (version, number, before) = (entry.version, info.replay, self.report.replay);
+        let app_id = AppId::replay(self.pipeline, self.topic);
+        let found = entry.transactions.iter().find(|(id, _)| id == app_id.as_str()).map(|(_, number)| *number);
+        if number.is_none() || found != number || number <= before {
+            self.report.findings.push(Finding::Replay { version, number, before, found });
+        }
+        self.report.replay = before.max(number);
+        self.check_rows(entry, info);
+        for progress in &info.partitions {
+            let (partition, counts) = (progress.partition, progress.counts);
+            if !counts.balance() {
+                self.report.findings.push(Finding::Unbalanced { version, partition, counts });
+            }
+            let is_whole = |proof: &&mut PartitionProof| proof.from <= progress.span.from();
+            let Some(proof) = self.proofs.get_mut(&partition).filter(is_whole) else {
+                self.report.unplaced += counts;
+                continue;
+            };
+            proof.replayed += counts.read;
+            proof.newest_replay = Some((version, counts));
+            proof.counts.kept += counts.kept;
+            proof.counts.rows += counts.rows;
+            proof.counts.filtered += counts.filtered;
+            match (proof.counts.rejected + counts.rejected).checked_sub(counts.read) {
+                Some(rejected) => proof.counts.rejected = rejected,
+                // More than were rejected.
+                None => self.report.findings.push(Finding::Unbalanced { version, partition, counts }),
+            }
         }
     }
 

@@ -119,6 +119,11 @@ impl AppId {
         Self(format!("{}/{}/{}/{}/dead-letters", pipeline.tenant, pipeline.name, pipeline.generation, topic))
     }
 
+    /// The id whose version in the rows' log is the number of the newest replay of dead letters.
+    pub fn replay(pipeline: &PipelineId, topic: &str) -> Self {
+        Self(format!("{}/{}/{}/{}/replay", pipeline.tenant, pipeline.name, pipeline.generation, topic))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,6 @@
 //! What a commit says of itself in the Delta log.
 
+use crate::letters::ReplayNumber;
 use crate::{Counts, Partition, Span, TopicId};
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +21,11 @@ pub enum CommitKind {
     DeadLetters,
     /// Offsets passed over on the owner's word, after data was lost.
     Skip,
+    /// Rows of replayed dead letters. No position moves.
+    Replay,
 }
 
-/// A partition's share of a commit.
+/// A partition's share of a commit. Of a replay, the span reaches from its lowest to its highest offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionProgress {
     pub partition: Partition,
@@ -60,4 +63,18 @@ pub struct CommitInfo {
     /// Digest of the mapping plan that made the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The replay that this commit is, or whose letters and marks it adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayNumber>,
+}
+
+impl CommitInfo {
+    /// Rows of a commit to the dead letters' table: letters, and a replay's marks, one for each record.
+    pub fn letter_rows(&self) -> u64 {
+        let rows = |progress: &PartitionProgress| {
+            let marks = if self.replay.is_some() { progress.counts.read } else { 0 };
+            progress.counts.rejected + marks
+        };
+        self.partitions.iter().map(rows).sum()
+    }
 }

@@ -33,5 +33,6 @@ pub use dead_letter::{DeadLetter, Reason, Stage};
 pub use error::{Classified, ErrorClass, Fault};
 pub use ids::{AppId, Partition, PipelineId, TopicId};
 pub use info::{CommitInfo, CommitKind, PartitionProgress, PluginRef};
+pub use letters::{Place, ReplayNumber, Standing};
 pub use packed::Packed;
 pub use span::Span;

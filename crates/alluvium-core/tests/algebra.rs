@@ -7,9 +7,10 @@ use alluvium_core::commit::{Claim, Verdict, judge};
 use alluvium_core::position::{Resume, Watermarks, resume, same_topic};
 use alluvium_core::{
     AppId, Arrival, Chunk, CommitInfo, CommitKind, Counts, DataType, Packed, Partition, PartitionProgress, PipelineId,
-    Records, Span, TopicId,
+    Records, Span, Standing, TopicId,
 };
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn pipeline() -> PipelineId {
     PipelineId::new("acme", "orders", 1).unwrap()
@@ -42,6 +43,7 @@ fn rows_commit(version: u64, spans: &[(i32, i64, i64)]) -> LogEntry {
             partitions,
             plugins: vec![],
             plan: None,
+            replay: None,
         }),
         ..LogEntry::default()
     }
@@ -126,6 +128,15 @@ fn a_scan_tells_what_others_removed_from_what_is_missing() {
     assert_eq!(scan.findings, [missing]);
 }
 
+/// What is said of records by letters at these offsets.
+fn standings(letters: &[i64]) -> BTreeMap<i64, Standing> {
+    let mut standings: BTreeMap<i64, Standing> = BTreeMap::new();
+    for offset in letters {
+        standings.entry(*offset).or_default().letter(0);
+    }
+    standings
+}
+
 #[test]
 fn a_scan_names_what_is_there_twice_or_not_at_all() {
     let mut entry = rows_commit(0, &[(0, 0, 4)]);
@@ -141,7 +152,7 @@ fn a_scan_names_what_is_there_twice_or_not_at_all() {
     let scan = |rows: &[(i64, i32)], offsets: &[i64]| {
         let mut scan = Scan::new(&report, &letters);
         rows.iter().for_each(|(offset, number)| scan.row(Partition(0), *offset, *number));
-        offsets.iter().for_each(|offset| scan.letter(Partition(0), *offset));
+        standings(offsets).into_iter().for_each(|(offset, standing)| scan.letter((Partition(0), offset), standing));
         scan.finish()
     };
     // Whatever the order of the rows of one record.
@@ -208,12 +219,153 @@ fn letters_are_there_or_owed() {
         let letters = check(letters);
         let mut scan = Scan::new(&log, &letters);
         [0, 1, 2, 4, 5].iter().for_each(|offset| scan.row(Partition(0), *offset, 0));
-        offsets.iter().for_each(|offset| scan.letter(Partition(0), *offset));
+        standings(offsets).into_iter().for_each(|(offset, standing)| scan.letter((Partition(0), offset), standing));
         scan.finish()
     };
     assert!(scanned(&letters[..1], &[3]).holds());
     assert!(scanned(&letters[..2], &[3, 6]).holds());
     assert!(!scanned(&letters[..2], &[3]).holds());
+}
+
+/// A replay of letters of partition 0, offsets [from, to).
+fn replay_commit(version: u64, number: i64, (from, to): (i64, i64), counts: Counts) -> LogEntry {
+    let mut entry = rows_commit(version, &[(0, from, to)]);
+    let info = entry.info.as_mut().unwrap();
+    (info.kind, info.replay) = (CommitKind::Replay, Some(number));
+    info.partitions[0].counts = counts;
+    entry.adds[0].rows = Some(counts.rows);
+    let mark = AppId::dead_letters(&pipeline(), "orders").as_str().to_owned();
+    entry.transactions = vec![(AppId::replay(&pipeline(), "orders").as_str().to_owned(), number), (mark, 10 + number)];
+    entry
+}
+
+/// Ten records, four of them rejected, and their letters.
+fn four_letters() -> [LogEntry; 2] {
+    let mut rows = letters_commit(CommitKind::Rows, 0, (0, 10), 0);
+    let counts = Counts { read: 10, kept: 6, rows: 6, filtered: 0, rejected: 4 };
+    (rows.info.as_mut().unwrap().partitions[0].counts, rows.adds[0].rows) = (counts, Some(6));
+    let mut letters = letters_commit(CommitKind::DeadLetters, 0, (0, 10), 0);
+    letters.info.as_mut().unwrap().partitions[0].counts = Counts { read: 4, rejected: 4, ..Counts::default() };
+    letters.adds[0].rows = Some(4);
+    [rows, letters]
+}
+
+#[test]
+fn replays_tell_what_became_of_the_records_in_the_end() {
+    let [first, letters] = four_letters();
+    let again = Counts { read: 4, kept: 2, rows: 5, filtered: 1, rejected: 1 };
+    let audited = |entries: &[LogEntry]| audit(&pipeline(), "orders", entries, &[(Partition(0), 10)]);
+    let log = audited(&[first.clone(), replay_commit(1, 3, (2, 9), again)]);
+    assert!(log.holds(), "{log:?}");
+    assert_eq!((log.replay, log.partitions[0].replayed), (Some(3), 4));
+    assert_eq!(log.counts(), Counts { read: 10, kept: 8, rows: 11, filtered: 1, rejected: 1 });
+
+    // Before its marks are written, and after.
+    let mut marks = replay_commit(1, 3, (2, 9), again);
+    marks.info.as_mut().unwrap().kind = CommitKind::DeadLetters;
+    marks.adds[0].rows = Some(5);
+    for (entries, owed) in [(vec![letters.clone()], Some(1)), (vec![letters.clone(), marks.clone()], None)] {
+        let report = audit_letters(&pipeline(), "orders", &entries, &log);
+        assert!(report.holds() && report.findings.is_empty() && report.owed == owed, "{report:?}");
+    }
+    let lost = LogEntry { adds: vec![file("marks", 4)], ..marks };
+    assert!(!audit_letters(&pipeline(), "orders", &[letters, lost], &log).holds());
+
+    let one = Counts { read: 1, kept: 1, rows: 1, filtered: 0, rejected: 0 };
+    let changed = |change: fn(&mut LogEntry)| {
+        let mut entry = replay_commit(1, 1, (2, 9), again);
+        change(&mut entry);
+        vec![entry]
+    };
+    let wrong = [
+        ("more than was rejected", vec![replay_commit(1, 1, (0, 9), Counts { read: 6, kept: 6, rows: 6, ..one })]),
+        ("not above the one before", vec![replay_commit(1, 2, (2, 3), one), replay_commit(2, 2, (3, 4), one)]),
+        ("no number", changed(|entry| entry.transactions.clear())),
+        ("other rows", changed(|entry| entry.adds[0].rows = Some(4))),
+        ("a stranger's", changed(|entry| entry.info = None)),
+    ];
+    for (what, replays) in wrong {
+        let entries: Vec<LogEntry> = std::iter::once(first.clone()).chain(replays).collect();
+        assert!(!audited(&entries).holds(), "{what}");
+    }
+    // The letters' own flush was cleaned up with the old part of the log: nothing is said of them.
+    let entries = [rows_commit(40, &[(0, 10, 12)]), replay_commit(41, 1, (2, 9), again)];
+    let report = audit(&pipeline(), "orders", &entries, &[(Partition(0), 12)]);
+    assert!(report.holds(), "{report:?}");
+    assert_eq!((report.unplaced.kept, report.counts().kept), (2, 2));
+}
+
+/// The rows and letters of a table with a replay, and each way in which one can be wrong.
+#[test]
+fn a_scan_knows_replayed_letters() {
+    let [first, letters] = four_letters();
+    let again = Counts { read: 3, kept: 1, rows: 1, filtered: 1, rejected: 1 };
+    let log = audit(&pipeline(), "orders", &[first, replay_commit(1, 1, (6, 9), again)], &[(Partition(0), 10)]);
+    let owed = audit_letters(&pipeline(), "orders", &[letters.clone()], &log);
+    let mut marks = replay_commit(1, 1, (6, 9), again);
+    marks.info.as_mut().unwrap().kind = CommitKind::DeadLetters;
+    let done = audit_letters(&pipeline(), "orders", &[letters, marks], &log);
+    // Letters were 6 to 9; of the replayed ones 6 is a row, 7 is filtered, 8 was rejected again.
+    let standing = |letter: i64, mark: Option<i64>| {
+        let mut standing = Standing::default();
+        standing.letter(letter);
+        mark.into_iter().for_each(|mark| standing.mark(mark));
+        standing
+    };
+    let (open, taken, open_again) = (standing(0, None), standing(0, Some(1)), standing(1, Some(1)));
+    let scan = |report, rows: &[i64], letters: [Standing; 4]| {
+        let mut scan = Scan::new(&log, report);
+        rows.iter().for_each(|offset| scan.row(Partition(0), *offset, 0));
+        (6..10).zip(letters).for_each(|(offset, standing)| scan.letter((Partition(0), offset), standing));
+        scan.finish()
+    };
+    let all = [0, 1, 2, 3, 4, 5, 6];
+    let right = [taken, taken, open_again, open];
+    for (report, letters) in [(&done, right), (&owed, [open; 4])] {
+        let scan = scan(report, &all, letters);
+        assert!(scan.holds(), "{scan:?}");
+    }
+    let wrong = [
+        ("no row", scan(&done, &all[..6], right)),
+        ("a row too many", scan(&done, &[0, 1, 2, 3, 4, 5, 6, 7], right)),
+        ("a row of an open letter", scan(&done, &[0, 1, 2, 3, 4, 5, 8], right)),
+        ("another row", scan(&done, &[0, 1, 2, 3, 4, 6], right)),
+        ("a letter lost", scan(&done, &all, [taken, taken, open_again, Standing::default()])),
+        ("a mark lost", scan(&done, &all, [open, taken, open_again, open])),
+    ];
+    for (what, report) in wrong {
+        assert!(!report.holds(), "{what}: {report:?}");
+    }
+}
+
+/// A letter is open until a mark, and again after the next rejection, in whatever order that is read.
+#[test]
+fn letters_stand_by_their_numbers() {
+    let cases: [(&[(bool, i64)], bool); 6] = [
+        (&[], false),
+        (&[(false, 0)], true),
+        (&[(false, 0), (true, 1)], false),
+        (&[(false, 0), (true, 1), (false, 1)], true),
+        (&[(false, 0), (true, 1), (false, 1), (true, 4)], false),
+        (&[(false, 0), (true, 1), (false, 1), (true, 4), (false, 4)], true),
+    ];
+    for (rows, is_open) in cases {
+        let of = |rows: &mut dyn Iterator<Item = &(bool, i64)>| {
+            let mut standing = Standing::default();
+            for (is_mark, number) in rows {
+                if *is_mark {
+                    standing.mark(*number);
+                } else {
+                    standing.letter(*number);
+                }
+            }
+            standing
+        };
+        let standing = of(&mut rows.iter());
+        assert_eq!(standing.is_open(), is_open, "{rows:?}");
+        assert_eq!(standing, of(&mut rows.iter().rev()), "{rows:?}");
+    }
+    assert_eq!(standings(&[3, 3])[&3].is_doubled(), true);
 }
 
 #[test]

@@ -319,6 +319,7 @@ async fn write(sink: &DeltaSink, batch: &RecordBatch, from: i64) -> Result<(), B
         partitions: vec![PartitionProgress { partition: Partition(0), span: Span::new(from, to)?, counts }],
         plugins: Vec::new(),
         plan: None,
+        replay: None,
     };
     let files = writer.finish()?;
     let letter = DeadLetter {

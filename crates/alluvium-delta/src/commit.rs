@@ -10,6 +10,7 @@ use crate::load::LogState;
 use crate::log::{Appended, TableLog};
 use crate::protocol;
 use crate::reader::{check, check_partition_columns};
+use crate::replay::Replay;
 use crate::schema;
 use crate::sink::DeltaSink;
 use crate::store::TableStore;
@@ -71,7 +72,12 @@ pub(crate) async fn append_growth(log: &mut TableLog, info: &CommitInfo, schema:
 
 impl DeltaSink {
     /// Commits a flush whose files are uploaded.
-    pub(crate) async fn commit_uploaded(&self, rows: &mut TableLog, flush: &Flush<DataFile>) -> Result<Outcome, Error> {
+    pub(crate) async fn commit_uploaded(
+        &self,
+        rows: &mut TableLog,
+        flush: &Flush<DataFile>,
+        replay: Option<&Replay<'_>>,
+    ) -> Result<Outcome, Error> {
         let mut attempts = Attempts::default();
         let mut encoded = None;
         let mut landed = None;
@@ -79,7 +85,8 @@ impl DeltaSink {
             attempts.next(&rows.store).await?;
             self.refresh(rows).await?;
             let marks = self.marks(rows).await?;
-            let claims = self.claims(rows.state(), flush);
+            let moves = self.moves(rows.state(), flush, replay);
+            let claims: Vec<Claim> = moves.iter().map(|(_, claim)| *claim).collect();
             match next_step(marks, &claims, || self.fit(rows.state(), flush))? {
                 Step::Letters => {
                     self.write_owed(rows).await?;
@@ -90,8 +97,11 @@ impl DeltaSink {
                     self.hooks.at("schema:after");
                 }
                 Step::Rows => {
-                    let letters = self.name_letters(rows, flush, &mut encoded).await?;
-                    if let Appended::Landed(version) = self.append(rows, flush, letters.as_ref()).await? {
+                    let letters = match replay {
+                        Some(replay) => Some(self.name_replay(rows, flush, replay).await?),
+                        None => self.name_letters(rows, flush, &mut encoded).await?,
+                    };
+                    if let Appended::Landed(version) = self.append(rows, flush, &moves, letters.as_ref()).await? {
                         if letters.is_none() {
                             return Ok(Outcome::Committed { version });
                         }
@@ -114,15 +124,25 @@ impl DeltaSink {
         Ok(())
     }
 
-    fn claims(&self, state: Option<&LogState>, flush: &Flush<DataFile>) -> Vec<Claim> {
+    /// The transactions that a flush moves: its partitions' positions, or the number of its replay, which
+    /// is judged like a position.
+    fn moves(
+        &self,
+        state: Option<&LogState>,
+        flush: &Flush<DataFile>,
+        replay: Option<&Replay<'_>>,
+    ) -> Vec<(AppId, Claim)> {
+        let (pipeline, topic) = (&self.config.pipeline, &self.config.topic);
+        let stored = |id: &AppId| state.and_then(|state| state.positions.get(id.as_str()).copied());
+        if let Some(replay) = replay {
+            let id = AppId::replay(pipeline, topic);
+            return vec![(id.clone(), replay.chosen.claim(stored(&id)))];
+        }
         let claim = |progress: &PartitionProgress| {
-            let id = AppId::new(&self.config.pipeline, &self.config.topic, progress.partition);
-            Claim {
-                partition: progress.partition,
-                span: progress.span,
-                stored: state.and_then(|state| state.positions.get(id.as_str()).copied()),
-                may_be_absent: flush.absent.contains(&progress.partition),
-            }
+            let id = AppId::new(pipeline, topic, progress.partition);
+            let (partition, span) = (progress.partition, progress.span);
+            let (stored, may_be_absent) = (stored(&id), flush.absent.contains(&partition));
+            (id, Claim { partition, span, stored, may_be_absent })
         };
         flush.info.partitions.iter().map(claim).collect()
     }
@@ -165,6 +185,7 @@ impl DeltaSink {
         &self,
         log: &mut TableLog,
         flush: &Flush<DataFile>,
+        moves: &[(AppId, Claim)],
         letters: Option<&NamedLetters>,
     ) -> Result<Appended, Error> {
         let (pipeline, topic) = (&self.config.pipeline, &self.config.topic);
@@ -172,10 +193,8 @@ impl DeltaSink {
         let partition_by = &self.config.partition_by;
         let protocol = created.as_ref().map(protocol::of_new_table);
         let metadata = created.as_ref().map(|schema| new_metadata(schema.to_string(), partition_by));
-        let position = |progress: &PartitionProgress| Transaction {
-            app_id: AppId::new(pipeline, topic, progress.partition).as_str().to_owned(),
-            version: progress.span.to(),
-        };
+        let position =
+            |(id, claim): &(AppId, Claim)| Transaction { app_id: id.as_str().to_owned(), version: claim.span.to() };
         let mark = letters.map(|letters| Transaction {
             app_id: AppId::dead_letters(pipeline, topic).as_str().to_owned(),
             version: letters.mark,
@@ -186,7 +205,7 @@ impl DeltaSink {
             files: flush.files.iter().map(Add::from).collect(),
             rows: flush.files.iter().map(DataFile::rows).sum(),
             letters,
-            transactions: flush.info.partitions.iter().map(position).chain(mark).collect(),
+            transactions: moves.iter().map(position).chain(mark).collect(),
             partition_by,
         };
         let entry = entry(&log.store.name, Operation::Write, &flush.info, &parts)?;

@@ -7,38 +7,29 @@ use crate::actions::{Add, EntryParts, NamedLetters, Operation, Transaction, entr
 use crate::commit::{Attempts, append_growth};
 use crate::config::DeltaConfig;
 use crate::error::Error;
+use crate::letter_rows::{self, fields, letter_batches};
+use crate::letter_scan::{LetterFilter, standings};
 use crate::load::LogState;
 use crate::log::{Appended, TableLog, read_entry};
 use crate::protocol;
 use crate::reader::check;
-use crate::scan::letters_from;
 use crate::schema::{self, Fit};
 use crate::sink::DeltaSink;
 use crate::store::TableStore;
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
-use alluvium_core::chunk::{NO_TIMESTAMP, decode_headers};
-use alluvium_core::data_type::Field;
-use alluvium_core::letters::{Marks, Place, in_doubt, missing};
+use alluvium_core::letters::{Marks, in_doubt, missing};
 use alluvium_core::seam::{Flush, RowWriter};
-use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DataType, DeadLetter, Partition, PartitionProgress};
-use arrow_array::{
-    ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
-    TimestampMicrosecondArray,
-};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::{ArrowError, DataType as ArrowType, Schema, SchemaRef};
+use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DeadLetter, Partition, PartitionProgress, Place};
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
-/// Bytes of letters put into one batch.
-const BATCH_BYTES: usize = 32 * 1024 * 1024;
-
-/// The letters of a flush that were encoded for their table, by their index.
-pub(crate) type Encoded = Option<(Vec<usize>, Vec<DataFile>)>;
+/// The letters of a flush that were encoded for their table, by their index, with their numbers.
+pub(crate) type Encoded = Option<(Vec<(usize, i64)>, Vec<DataFile>)>;
 
 impl DeltaSink {
     /// How far the dead letters are, by the rows' log as it was just read and the newest letters'.
@@ -78,12 +69,16 @@ impl DeltaSink {
         }
         let files = match encoded.take() {
             Some((indices, files)) if indices == missing => files,
-            _ => self.encode_letters(&log, missing.iter().filter_map(|index| letters.get(*index))).await?,
+            _ => {
+                let numbered = missing.iter().filter_map(|(index, number)| Some((letters.get(*index)?, *number)));
+                let batches = letter_batches(&self.config, &numbered.collect::<Vec<_>>());
+                self.encode_letters(&log, batches).await?
+            }
         };
         let (missing, files) = encoded.insert((missing, files));
         upload(&log.store, files).await?;
         let mut counts: BTreeMap<Partition, u64> = BTreeMap::new();
-        for letter in missing.iter().filter_map(|index| letters.get(*index)) {
+        for letter in missing.iter().filter_map(|(index, _)| letters.get(*index)) {
             *counts.entry(letter.partition).or_default() += 1;
         }
         let progress = |progress: &PartitionProgress| {
@@ -92,31 +87,40 @@ impl DeltaSink {
             Some(PartitionProgress { counts, ..progress.clone() })
         };
         let partitions = info.partitions.iter().filter_map(progress).collect();
-        let version = rows.state().map_or(0, |state| i64::try_from(state.version + 1).unwrap_or(i64::MAX));
-        let mark = Marks { named: self.mark(rows), written: self.mark(&log) }.next(version);
+        let mark = self.next_mark(rows, &log);
         Ok(Some(NamedLetters { mark, partitions, files: files.iter().map(Add::from).collect() }))
     }
 
-    async fn missing_letters(&self, log: &TableLog, letters: &[DeadLetter]) -> Result<Vec<usize>, Error> {
-        let places = || letters.iter().map(|letter| (letter.partition, letter.offset));
-        let stored = |partition| stored(log.state(), &self.config, partition);
-        let present: HashSet<Place> = match in_doubt(places(), stored) {
-            Some(oldest) => letters_from(&log.store, &self.config, oldest).await?,
-            None => HashSet::new(),
-        };
-        Ok(missing(places(), |place| present.contains(&place)))
+    /// The mark of an entry of the rows' log that names letters and is written next.
+    pub(crate) fn next_mark(&self, rows: &TableLog, letters: &TableLog) -> i64 {
+        let version = rows.state().map_or(0, |state| i64::try_from(state.version + 1).unwrap_or(i64::MAX));
+        Marks { named: self.mark(rows), written: self.mark(letters) }.next(version)
     }
 
-    async fn encode_letters<'a>(
+    async fn missing_letters(&self, log: &TableLog, letters: &[DeadLetter]) -> Result<Vec<(usize, i64)>, Error> {
+        let places = || letters.iter().map(|letter| (letter.partition, letter.offset));
+        let stored = |partition| stored(log.state(), &self.config, partition);
+        let present = match in_doubt(places(), stored) {
+            Some(oldest) => standings(&log.store, None, &self.config, &LetterFilter::default(), oldest).await?,
+            None => HashMap::new(),
+        };
+        let standing = |place: Place| present.get(&place).map(|entry| entry.standing).unwrap_or_default();
+        let missing = missing(places(), |place| standing(place).is_open());
+        let place = |index: usize| letters.get(index).map(|letter| (letter.partition, letter.offset));
+        Ok(missing.into_iter().filter_map(|index| Some((index, standing(place(index)?).next_letter()))).collect())
+    }
+
+    /// Encodes rows of the letters' table.
+    pub(crate) async fn encode_letters(
         &self,
         log: &TableLog,
-        letters: impl Iterator<Item = &'a DeadLetter>,
+        batches: Result<Vec<RecordBatch>, ArrowError>,
     ) -> Result<Vec<DataFile>, Error> {
-        let batches = batches(&self.config, letters).map_err(|source| Error::DeadLetterRows { source })?;
+        let batches = batches.map_err(|source| Error::DeadLetterRows { source })?;
         let partition_by = log.state().map(|state| state.metadata.partition_columns.clone()).unwrap_or_default();
         let layout = Layout { partition_by, file_size: self.config.file_size, ..Layout::default() };
         let encode = move || {
-            let mut writer = DeltaFileWriter::new(schema(), layout)?;
+            let mut writer = DeltaFileWriter::new(letter_rows::schema(), layout)?;
             batches.iter().try_for_each(|batch| writer.write(batch))?;
             writer.finish()
         };
@@ -175,7 +179,7 @@ impl DeltaSink {
             protocol: protocol.as_ref(),
             metadata: metadata.as_ref(),
             files: letters.files.clone(),
-            rows: letters.partitions.iter().map(|progress| progress.counts.rejected).sum(),
+            rows: info.letter_rows(),
             letters: None,
             transactions: letters.partitions.iter().map(position).chain([mark]).collect(),
             partition_by: &[],
@@ -189,7 +193,7 @@ impl DeltaSink {
 }
 
 /// Checks that the dead letters' table may be written; the schema that it must grow to first, if it must.
-fn grown(log: &TableLog) -> Result<Option<Value>, Error> {
+pub(crate) fn grown(log: &TableLog) -> Result<Option<Value>, Error> {
     let Some(state) = log.state() else { return Ok(None) };
     check(&log.store, state)?;
     let table = log.store.table();
@@ -240,107 +244,4 @@ async fn check_files(store: &TableStore, letters: &NamedLetters) -> Result<(), E
 fn stored(state: Option<&LogState>, config: &DeltaConfig, partition: Partition) -> Option<i64> {
     let id = AppId::new(&config.pipeline, &config.topic, partition);
     state?.positions.get(id.as_str()).copied()
-}
-
-/// The columns of the dead letters' table.
-fn fields() -> Vec<Field> {
-    let field = |name: &str, data_type| Field { name: name.to_owned(), data_type };
-    let header = DataType::Struct(vec![field("key", DataType::String), field("value", DataType::Binary)]);
-    vec![
-        field("topic", DataType::String),
-        field("partition", DataType::Int),
-        field("offset", DataType::BigInt),
-        field("timestamp", DataType::Timestamp),
-        field("key", DataType::Binary),
-        field("value", DataType::Binary),
-        field("headers", DataType::Array(Box::new(header))),
-        field("stage", DataType::String),
-        field("reason", DataType::String),
-        field("message", DataType::String),
-        field("plugin", DataType::String),
-        // Several pipelines may share the table.
-        field("pipeline", DataType::String),
-        field("generation", DataType::Int),
-    ]
-}
-
-fn schema() -> SchemaRef {
-    Arc::new(Schema::new(fields().iter().map(Field::to_arrow).collect::<Vec<_>>()))
-}
-
-fn batches<'a>(
-    config: &DeltaConfig,
-    letters: impl Iterator<Item = &'a DeadLetter>,
-) -> Result<Vec<RecordBatch>, ArrowError> {
-    let (mut batches, mut pending, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for letter in letters {
-        bytes += letter.memory();
-        pending.push(letter);
-        if bytes >= BATCH_BYTES {
-            batches.push(batch(config, &pending)?);
-            (pending, bytes) = (Vec::new(), 0);
-        }
-    }
-    if !pending.is_empty() {
-        batches.push(batch(config, &pending)?);
-    }
-    Ok(batches)
-}
-
-fn batch(config: &DeltaConfig, letters: &[&DeadLetter]) -> Result<RecordBatch, ArrowError> {
-    let constant = |text: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(letters.iter().map(|_| text))) };
-    let text = |part: fn(&DeadLetter) -> String| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(letters.iter().map(|letter| part(letter))))
-    };
-    let binary = |part: fn(&DeadLetter) -> Option<&[u8]>| -> ArrayRef {
-        Arc::new(BinaryArray::from_iter(letters.iter().map(|letter| part(letter))))
-    };
-    let timestamps = letters.iter().map(|letter| {
-        let known = (letter.timestamp != NO_TIMESTAMP).then_some(letter.timestamp);
-        known.and_then(|ms| ms.checked_mul(1000))
-    });
-    let generation = i32::try_from(config.pipeline.generation()).unwrap_or(i32::MAX);
-    let columns: Vec<ArrayRef> = vec![
-        constant(&config.topic),
-        Arc::new(Int32Array::from_iter_values(letters.iter().map(|letter| letter.partition.0))),
-        Arc::new(Int64Array::from_iter_values(letters.iter().map(|letter| letter.offset))),
-        Arc::new(timestamps.collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
-        binary(|letter| letter.key.as_deref()),
-        binary(|letter| letter.value.as_deref()),
-        headers(letters)?,
-        text(|letter| letter.stage.to_string()),
-        text(|letter| letter.reason.code.to_owned()),
-        text(|letter| letter.reason.message.clone()),
-        Arc::new(StringArray::from_iter(letters.iter().map(|letter| letter.plugin.as_deref()))),
-        constant(&config.pipeline.to_string()),
-        Arc::new(Int32Array::from_iter_values(letters.iter().map(|_| generation))),
-    ];
-    RecordBatch::try_new(schema(), columns)
-}
-
-fn headers(letters: &[&DeadLetter]) -> Result<ArrayRef, ArrowError> {
-    let (mut keys, mut values, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-    for letter in letters {
-        let headers = letter.headers.as_deref().map(decode_headers).unwrap_or_default();
-        lengths.push(headers.len());
-        for header in headers {
-            keys.push(header.key);
-            values.push(header.value);
-        }
-    }
-    let schema = schema();
-    let field = schema.field_with_name("headers")?;
-    let ArrowType::List(element) = field.data_type() else {
-        return Err(ArrowError::SchemaError("headers are a list".to_owned()));
-    };
-    let ArrowType::Struct(inner) = element.data_type() else {
-        return Err(ArrowError::SchemaError("a header is a struct".to_owned()));
-    };
-    let columns: Vec<ArrayRef> =
-        vec![Arc::new(StringArray::from_iter_values(keys)), Arc::new(BinaryArray::from_iter(values))];
-    let structs = StructArray::try_new(inner.clone(), columns, None)?;
-    let nulls = NullBuffer::from_iter(letters.iter().map(|letter| letter.headers.is_some()));
-    let list =
-        ListArray::try_new(element.clone(), OffsetBuffer::from_lengths(lengths), Arc::new(structs), Some(nulls))?;
-    Ok(Arc::new(list))
 }

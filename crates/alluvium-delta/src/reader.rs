@@ -4,21 +4,25 @@
 use crate::actions::{Line, Transaction, lines};
 use crate::config::DeltaConfig;
 use crate::error::Error;
+use crate::letter_rows::Letter;
+use crate::letter_scan::{self, LetterFilter};
 use crate::load::{self, LOG, LogFile, LogState};
 use crate::log::read_entry;
 use crate::protocol;
-use crate::scan::{self, FileFault, KafkaScan};
+use crate::scan::{self, FileFault, KafkaScan, Scan};
 use crate::schema;
 use crate::store::{Access, TableStore};
 use alluvium_core::audit::{FileChange, LogEntry};
+use alluvium_core::letters::Marks;
 use alluvium_core::seam::TableState;
-use alluvium_core::{CommitInfo, Partition};
+use alluvium_core::{AppId, CommitInfo, Partition, Place, Standing};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Log entries read at the same time.
@@ -136,12 +140,41 @@ impl DeltaReader {
         }
     }
 
-    /// Where every dead letter of the pipeline came from, of a version or of the newest.
-    pub async fn scan_letters(&self, version: Option<u64>) -> Result<KafkaScan, Error> {
-        match versions(&self.letters).await?.is_empty() {
-            true => Ok(KafkaScan::empty(&self.letters)),
-            false => Ok(scan::letters(&self.letters, version, &self.config)),
+    /// What a version of the dead letters' table (or the newest) says of each record that it speaks of.
+    /// Only records whose newest letter passes the filter.
+    pub async fn letter_standings(
+        &self,
+        version: Option<u64>,
+        filter: &LetterFilter,
+    ) -> Result<HashMap<Place, Standing>, Error> {
+        if versions(&self.letters).await?.is_empty() {
+            return Ok(HashMap::new());
         }
+        let found = letter_scan::standings(&self.letters, version, &self.config, filter, 0).await?;
+        Ok(found.into_iter().filter(|(_, entry)| entry.matches).map(|(place, entry)| (place, entry.standing)).collect())
+    }
+
+    /// These letters, whole, batch by batch: each the one of its place with this number.
+    pub async fn scan_letters(&self, mut wanted: HashMap<Place, i64>) -> Result<Scan<Letter>, Error> {
+        if versions(&self.letters).await?.is_empty() {
+            return Ok(Scan::empty(&self.letters));
+        }
+        let offsets = || wanted.keys().map(|(_, offset)| *offset);
+        let bounds = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
+        let select = move |place: Place, number: i64| {
+            let is_wanted = wanted.get(&place) == Some(&number);
+            is_wanted && wanted.remove(&place).is_some()
+        };
+        Ok(letter_scan::letters(&self.letters, &self.config, bounds, select))
+    }
+
+    /// Whether the newest commit of rows names dead letters, or marks, that are not in their table yet.
+    pub async fn owes_letters(&self) -> Result<bool, Error> {
+        let prefix = self.config.transaction_prefix();
+        let (rows, letters) = futures::try_join!(load::load(&self.rows, &prefix), load::load(&self.letters, &prefix))?;
+        let id = AppId::dead_letters(&self.config.pipeline, &self.config.topic);
+        let mark = |state: Option<LogState>| state?.positions.get(id.as_str()).copied();
+        Ok(Marks { named: mark(rows), written: mark(letters) }.owed().is_some())
     }
 
     /// The data files of a version that the store does not hold as the log says.

@@ -1,6 +1,5 @@
 //! Scans of the tables' rows.
 
-use crate::config::DeltaConfig;
 use crate::error::Error;
 use crate::load::{LOG, with_snapshot};
 use crate::store::TableStore;
@@ -17,7 +16,7 @@ use kernel::expressions::{ColumnName, Expression, Predicate};
 use kernel::schema::{DataType, StructField, StructType};
 use kernel::{Engine, SnapshotRef};
 use object_store::path::Path;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -34,19 +33,22 @@ pub struct KafkaRow {
     pub row: Option<i32>,
 }
 
-/// A scan of where rows or dead letters came from, batch by batch.
+/// Rows of a table, read batch by batch on a thread of their own.
 #[derive(Debug)]
-pub struct KafkaScan {
-    batches: mpsc::Receiver<Result<Vec<KafkaRow>, Error>>,
+pub struct Scan<T> {
+    batches: mpsc::Receiver<Vec<T>>,
     worker: Option<JoinHandle<Result<(), Error>>>,
     table: String,
 }
 
-impl KafkaScan {
+/// A scan of where rows came from.
+pub type KafkaScan = Scan<KafkaRow>;
+
+impl<T> Scan<T> {
     /// The next rows, in no order; `None` after the last.
-    pub async fn next(&mut self) -> Option<Result<Vec<KafkaRow>, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Vec<T>, Error>> {
         if let Some(batch) = self.batches.recv().await {
-            return Some(batch);
+            return Some(Ok(batch));
         }
         match self.worker.take()?.await {
             Ok(Ok(())) => None,
@@ -54,36 +56,27 @@ impl KafkaScan {
             Err(source) => Some(Err(Error::Worker { table: self.table.clone(), source })),
         }
     }
-}
 
-impl KafkaScan {
     /// A scan of a table that is not there.
     pub(crate) fn empty(store: &TableStore) -> Self {
         Self { batches: mpsc::channel(1).1, worker: None, table: store.table() }
     }
+}
 
-    /// Scans these columns of a version; `rows` makes of a batch where its rows came from.
-    fn start(
+impl<T: Send + 'static> Scan<T> {
+    /// Scans a version or the newest; `work` hands on batches until nobody is listening any more.
+    pub(crate) fn start(
         store: &TableStore,
         version: Option<u64>,
-        columns: impl FnOnce(&StructType) -> kernel::DeltaResult<Option<Arc<StructType>>> + Send + 'static,
-        wrong: Error,
-        rows: impl Fn(&RecordBatch) -> Option<Vec<KafkaRow>> + Send + 'static,
+        work: impl FnOnce(SnapshotRef, Arc<dyn Engine>, &dyn Fn(Vec<T>) -> bool) -> kernel::DeltaResult<Result<(), Error>>
+        + Send
+        + 'static,
     ) -> Self {
         let (send, batches) = mpsc::channel(BATCHES_AHEAD);
         let (store, table) = (store.clone(), store.table());
         let worker = tokio::spawn(async move {
-            let scanned = with_snapshot(&store, version, move |snapshot, engine| {
-                let Some(schema) = columns(&snapshot.schema())? else { return Ok(Err(wrong)) };
-                for batch in scan(snapshot, engine, schema, None)? {
-                    let Some(rows) = rows(&batch?) else { return Ok(Err(wrong)) };
-                    // Nobody is listening any more.
-                    if send.blocking_send(Ok(rows)).is_err() {
-                        break;
-                    }
-                }
-                Ok(Ok(()))
-            });
+            let send = move |batch| send.blocking_send(batch).is_ok();
+            let scanned = with_snapshot(&store, version, move |snapshot, engine| work(snapshot, engine, &send));
             scanned.await.map_err(|error| match error {
                 Error::Load { table, source } => Error::Scan { table, source },
                 error => error,
@@ -95,66 +88,18 @@ impl KafkaScan {
 
 /// Where every row of a table came from, by the pipeline's metadata column.
 pub(crate) fn rows(store: &TableStore, version: Option<u64>, column: &str) -> KafkaScan {
-    let wrong = Error::KafkaColumn { table: store.table(), column: column.to_owned() };
-    let column = column.to_owned();
-    let columns = move |table: &StructType| Ok(kafka_schema(table, &column)?.map(Arc::new));
-    KafkaScan::start(store, version, columns, wrong, kafka_rows)
-}
-
-const LETTER_COLUMNS: [&str; 5] = ["pipeline", "topic", "generation", "partition", "offset"];
-
-/// Where every dead letter of a pipeline came from.
-pub(crate) fn letters(store: &TableStore, version: Option<u64>, config: &DeltaConfig) -> KafkaScan {
-    let wrong = Error::DeadLettersSchema { table: store.table(), column: "offset".to_owned() };
-    let columns = |table: &StructType| match LETTER_COLUMNS.iter().all(|name| table.contains(name)) {
-        true => table.project(&LETTER_COLUMNS).map(Some),
-        false => Ok(None),
-    };
-    let own = own_letters(config);
-    KafkaScan::start(store, version, columns, wrong, own)
-}
-
-/// The letters of a batch that are the pipeline's; `None` when its columns have other types.
-fn own_letters(config: &DeltaConfig) -> impl Fn(&RecordBatch) -> Option<Vec<KafkaRow>> + Send + 'static {
-    let (pipeline, topic) = (config.pipeline.to_string(), config.topic.clone());
-    let generation = i32::try_from(config.pipeline.generation()).unwrap_or(i32::MAX);
-    move |batch| {
-        let text = |index: usize| batch.column(index).as_string_opt::<i32>();
-        let number = |index: usize| batch.column(index).as_primitive_opt::<Int32Type>();
-        let offsets = batch.column(4).as_primitive_opt::<Int64Type>()?;
-        let (pipelines, topics, generations, partitions) = (text(0)?, text(1)?, number(2)?, number(3)?);
-        let own = |row: &usize| {
-            let (pipeline, topic) = (pipelines.value(*row) == pipeline, topics.value(*row) == topic);
-            pipeline && topic && generations.value(*row) == generation
-        };
-        let row = |row: usize| KafkaRow {
-            partition: Partition(partitions.value(row)),
-            offset: offsets.value(row),
-            row: None,
-        };
-        Some((0..batch.num_rows()).filter(own).map(row).collect())
-    }
-}
-
-/// Offsets from `oldest` on of the pipeline's letters in the dead letters' table.
-pub(crate) async fn letters_from(
-    store: &TableStore,
-    config: &DeltaConfig,
-    oldest: i64,
-) -> Result<HashSet<(Partition, i64)>, Error> {
-    let own = own_letters(config);
-    with_snapshot(store, None, move |snapshot, engine| {
-        let schema = snapshot.schema().project(&LETTER_COLUMNS)?;
-        let mut found = HashSet::new();
-        for batch in scan(snapshot, engine, schema, Some(oldest))? {
-            let Some(letters) = own(&batch?) else {
-                return Err(kernel::Error::generic("columns of the dead letters have other types than their schema"));
-            };
-            found.extend(letters.iter().filter(|letter| letter.offset >= oldest).map(|l| (l.partition, l.offset)));
+    let (table, column) = (store.table(), column.to_owned());
+    Scan::start(store, version, move |snapshot, engine, send| {
+        let wrong = Error::KafkaColumn { table, column: column.clone() };
+        let Some(schema) = kafka_schema(&snapshot.schema(), &column)? else { return Ok(Err(wrong)) };
+        for batch in scan(snapshot, engine, Arc::new(schema), None)? {
+            let Some(rows) = kafka_rows(&batch?) else { return Ok(Err(wrong)) };
+            if !send(rows) {
+                break;
+            }
         }
-        Ok(found)
+        Ok(Ok(()))
     })
-    .await
 }
 
 /// Up to `limit` rows with these columns or all; the newest files' first.
@@ -218,22 +163,24 @@ pub(crate) async fn file_faults(store: &TableStore, version: Option<u64>) -> Res
     Ok(faults)
 }
 
-type Batches = Box<dyn Iterator<Item = kernel::DeltaResult<RecordBatch>>>;
+pub(crate) type Batches = Box<dyn Iterator<Item = kernel::DeltaResult<RecordBatch>>>;
 
-/// All rows of a snapshot. With `oldest`, files whose offsets all lie below may be left out.
-fn scan(
+/// All rows of a snapshot. Files that hold nothing that `predicate` is true of may be left out.
+pub(crate) fn scan(
     snapshot: SnapshotRef,
     engine: Arc<dyn Engine>,
     schema: Arc<StructType>,
-    oldest: Option<i64>,
+    predicate: Option<Predicate>,
 ) -> kernel::DeltaResult<Batches> {
-    let recent = oldest.map(|oldest| {
-        let offset = Expression::from(ColumnName::new(["offset"]));
-        Arc::new(Predicate::ge(offset, Expression::literal(oldest)))
-    });
-    let scan = snapshot.scan_builder().with_schema(schema).with_predicate(recent).build()?;
+    let scan = snapshot.scan_builder().with_schema(schema).with_predicate(predicate.map(Arc::new)).build()?;
     let data = scan.execute(engine)?;
     Ok(Box::new(data.map(|data| Ok(ArrowEngineData::try_from_engine_data(data?)?.into()))))
+}
+
+/// That a column of numbers lies within `[from, to]`.
+pub(crate) fn between(column: &str, from: i64, to: i64) -> Predicate {
+    let named = || Expression::from(ColumnName::new([column]));
+    Predicate::and(Predicate::ge(named(), Expression::literal(from)), Predicate::le(named(), Expression::literal(to)))
 }
 
 fn first_rows(

@@ -7,6 +7,7 @@ use crate::load::LogState;
 use crate::log::TableLog;
 use crate::maintain::{self, Maintenance};
 use crate::reader::{DeltaReader, TableRole, check};
+use crate::replay::Replay;
 use crate::stats::StatsColumns;
 use crate::store::{Access, TableStore};
 use crate::upload::upload;
@@ -19,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 
 /// Called at named points of a commit, for tests that end the process there: `upload`,
-/// `dead-letters`, `schema` and `commit`, each with `:before` and `:after`.
+/// `dead-letters`, `schema` and `commit`, and of a replay `marks`, each with `:before` and `:after`.
 pub type Hook = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 #[derive(Clone, Default)]
@@ -159,15 +160,30 @@ impl Table for DeltaSink {
     }
 
     async fn commit(&self, flush: &mut Flush<DataFile>) -> Result<Outcome, Error> {
+        self.commit_flush(flush, None).await
+    }
+}
+
+impl DeltaSink {
+    pub(crate) async fn commit_flush(
+        &self,
+        flush: &mut Flush<DataFile>,
+        replay: Option<&Replay<'_>>,
+    ) -> Result<Outcome, Error> {
         check_flush(flush)?;
-        self.hooks.at("upload:before");
-        upload(self.reader.store(TableRole::Rows), &mut flush.files).await?;
-        self.hooks.at("upload:after");
+        self.upload(&mut flush.files).await?;
         let mut rows = self.rows.lock().await;
-        let outcome = self.commit_uploaded(&mut rows, flush).await?;
+        let outcome = self.commit_uploaded(&mut rows, flush, replay).await?;
         if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.state()) {
             self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state);
         }
         Ok(outcome)
+    }
+    /// Uploads files of rows that are still in memory, to be committed later.
+    pub async fn upload(&self, files: &mut [DataFile]) -> Result<(), Error> {
+        self.hooks.at("upload:before");
+        upload(self.reader.store(TableRole::Rows), files).await?;
+        self.hooks.at("upload:after");
+        Ok(())
     }
 }

@@ -528,6 +528,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             partitions: Vec::new(),
             plugins: self.plugins.references(),
             plan: None,
+            replay: None,
         }
     }
 }

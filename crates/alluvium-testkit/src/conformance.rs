@@ -116,6 +116,7 @@ fn info(kind: CommitKind, partitions: Vec<PartitionProgress>) -> CommitInfo {
         partitions,
         plugins: Vec::new(),
         plan: None,
+        replay: None,
     }
 }
 

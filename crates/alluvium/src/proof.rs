@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use alluvium_config::Pipeline;
 use alluvium_core::audit::{LettersReport, LogEntry, Report, Scan, ScanReport, audit, audit_letters};
-use alluvium_delta::{DeltaReader, Error, FileFault, KafkaScan, TableRole};
+use alluvium_delta::{DeltaReader, Error, FileFault, KafkaScan, LetterFilter, TableRole};
 use serde::Serialize;
 
 /// What a table proves of its pipeline.
@@ -89,8 +89,8 @@ pub async fn prove(tables: &DeltaReader, pipeline: &Pipeline, column: Option<&st
     let mut scan = Scan::new(&proof.log, &proof.dead_letters);
     let mut rows = tables.scan_rows(column, Some(newest)).await.map_err(failed)?;
     each(&mut rows, |row| scan.row(row.partition, row.offset, row.row.unwrap_or(0))).await?;
-    let mut letters = tables.scan_letters(newest_letters).await.map_err(failed)?;
-    each(&mut letters, |letter| scan.letter(letter.partition, letter.offset)).await?;
+    let standings = tables.letter_standings(newest_letters, &LetterFilter::default()).await.map_err(failed)?;
+    standings.into_iter().for_each(|(place, standing)| scan.letter(place, standing));
     let scan = scan.finish();
     proof.scan = Some(scan);
     Ok(proof)

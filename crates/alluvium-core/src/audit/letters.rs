@@ -11,7 +11,7 @@ pub struct LettersProof {
     pub partition: Partition,
     /// Records that the rows' log says were rejected.
     pub rejected: u64,
-    /// Letters of spans that the rows' log covers.
+    /// Letters of spans that the rows' log covers, less those that were replayed.
     pub letters: u64,
     /// Letters that the rows' log names, and that are not in their table yet.
     pub owed: u64,
@@ -31,7 +31,7 @@ pub struct LettersReport {
     /// The first version of the log that is still there; above 0, older letters are not counted.
     pub first_version: u64,
     pub last_version: u64,
-    /// The pipeline's letters, by the log.
+    /// The pipeline's letters, replayed or not, by the log.
     pub letters: u64,
     /// The version of the rows' log whose letters are not in their table yet: a process ended between
     /// the two commits, or is at it. The next run writes them before anything else.
@@ -71,7 +71,11 @@ pub fn audit_letters(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], r
     let owing = rows.letters.filter(|_| marks.owed().is_some() && (report.first_version == 0 || written.is_some()));
     report.owed = owing.map(|(_, version)| version);
     for proof in &rows.partitions {
-        let (partition, rejected) = (proof.partition, proof.counts.rejected);
+        let partition = proof.partition;
+        // A replay takes its letters out of the table, and adds to it, when what it owes is written.
+        let replay = proof.newest_replay.filter(|(version, _)| report.owed == Some(*version));
+        let rejected =
+            replay.map_or(proof.counts.rejected, |(_, counts)| proof.counts.rejected + counts.read - counts.rejected);
         let owing = proof.covered.iter().filter(|covered| report.owed == Some(covered.version));
         let owed = owing.map(|covered| covered.counts.rejected).sum();
         report.partitions.push(LettersProof { partition, rejected, letters: 0, owed });
@@ -85,8 +89,8 @@ pub fn audit_letters(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], r
         if info.kind != CommitKind::DeadLetters {
             continue;
         }
-        let said = info.partitions.iter().map(|progress| progress.counts.rejected).sum();
-        report.letters += said;
+        let said = info.letter_rows();
+        report.letters += info.partitions.iter().map(|progress| progress.counts.rejected).sum::<u64>();
         if let Some(found) = entry.rows_added().filter(|found| *found != said) {
             report.findings.push(Finding::Rows { version, said, found });
         }
@@ -96,7 +100,8 @@ pub fn audit_letters(pipeline: &PipelineId, topic: &str, entries: &[LogEntry], r
             let proof = report.partitions.iter_mut().find(|proof| proof.partition == progress.partition);
             // Others are older than what is left of the rows' log, or newer than what was read of it.
             if let Some(proof) = proof.filter(|_| from >= covered.from && to <= covered.to) {
-                proof.letters += progress.counts.rejected;
+                let taken = if info.replay.is_some() { progress.counts.read } else { 0 };
+                proof.letters = (proof.letters + progress.counts.rejected).saturating_sub(taken);
             }
         }
     }

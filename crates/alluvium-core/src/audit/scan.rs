@@ -2,6 +2,7 @@
 
 use super::{Covered, LettersReport, PartitionProof, Report};
 use crate::Partition;
+use crate::letters::{Place, Standing};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -139,12 +140,14 @@ pub struct Scan<'a> {
     /// By partition and number of the row among those of its record.
     rows: BTreeMap<(Partition, i32), Bitmap>,
     letters: BTreeMap<Partition, Bitmap>,
+    replayed: BTreeMap<Partition, Bitmap>,
 }
 
 impl<'a> Scan<'a> {
     /// A scan of the tables whose logs were audited.
     pub fn new(log: &'a Report, letters_log: &'a LettersReport) -> Self {
-        Self { log, letters_log, report: ScanReport::default(), rows: BTreeMap::new(), letters: BTreeMap::new() }
+        let (rows, letters, replayed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { log, letters_log, report: ScanReport::default(), rows, letters, replayed }
     }
 
     /// A row of the record at `offset`; `number` tells it from others of that record.
@@ -163,10 +166,15 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A dead letter of the record at `offset`.
-    pub fn letter(&mut self, partition: Partition, offset: i64) {
+    /// What the dead letters' table says of the record at `offset`.
+    pub fn letter(&mut self, (partition, offset): Place, standing: Standing) {
+        if standing.newest().is_none() {
+            return;
+        }
         self.report.letters += 1;
-        if !self.letters.entry(partition).or_default().set(offset) {
+        let of = if standing.is_open() { &mut self.letters } else { &mut self.replayed };
+        of.entry(partition).or_default().set(offset);
+        if standing.is_doubled() {
             self.report.doubled += 1;
             self.report.tell(ScanFinding::LetterDoubled { partition, offset });
         }
@@ -187,29 +195,60 @@ impl<'a> Scan<'a> {
         for (_, rows) in self.rows.range((partition, i32::MIN)..=(partition, i32::MAX)) {
             records.unite(rows);
         }
-        let letters = self.letters.remove(&partition).unwrap_or(none);
-        for offset in records.common(&letters) {
+        let letters = self.letters.remove(&partition).unwrap_or_default();
+        let replayed = self.replayed.remove(&partition).unwrap_or(none);
+        // The rows of a replay that still owes its marks.
+        let owed = proof.newest_replay.filter(|(version, _)| self.letters_log.owed == Some(*version));
+        let owed = owed.map_or(0, |(_, counts)| counts.kept);
+        let both: Vec<i64> = records.common(&letters).collect();
+        for offset in both.iter().copied().skip(usize::try_from(owed).unwrap_or(usize::MAX)) {
             self.report.extra += 1;
             self.report.tell(ScanFinding::Both { partition, offset });
         }
+        let wrong = self.report.missing + self.report.extra;
         for covered in &proof.covered {
             let Covered { version, span, counts, touched } = *covered;
             let (from, to) = (span.from(), span.to());
             let numbers = self.rows.range((partition, i32::MIN)..=(partition, i32::MAX));
             let found_rows: u64 = numbers.map(|(_, rows)| rows.count(from, to)).sum();
             let (said, found) = (counts.kept, records.count(from, to));
-            if said != found {
+            // A replay tells what it made of its letters, not of those of each commit.
+            let replays = replayed.count(from, to) + owed;
+            let may_be_replayed = replays > 0 && (said..=said + replays).contains(&found);
+            if said != found && !may_be_replayed {
                 self.miss(said, found, touched, ScanFinding::Records { version, partition, from, to, said, found });
-            } else if counts.rows != found_rows {
+            } else if counts.rows != found_rows && !may_be_replayed {
                 let (said, found) = (counts.rows, found_rows);
                 self.miss(said, found, touched, ScanFinding::Rows { version, partition, from, to, said, found });
             }
-            let (said, found) = (counts.rejected, letters.count(from, to));
+            let (said, found) = (counts.rejected, letters.count(from, to) + replayed.count(from, to));
             let owed = found == 0 && self.letters_log.owed == Some(version);
             if said != found && !owed {
                 let touched = self.letters_log.is_touched();
                 self.miss(said, found, touched, ScanFinding::Letters { version, partition, from, to, said, found });
             }
+        }
+        // Nothing is told twice.
+        if wrong == self.report.missing + self.report.extra {
+            self.finish_replays(proof, &records);
+        }
+    }
+
+    /// With replays, the rows of a partition are counted as a whole.
+    fn finish_replays(&mut self, proof: &PartitionProof, records: &Bitmap) {
+        let (partition, counts, from, to) = (proof.partition, proof.counts, proof.from, proof.to);
+        let Some((version, _)) = proof.newest_replay else { return };
+        let numbers = self.rows.range((partition, i32::MIN)..=(partition, i32::MAX));
+        let found_rows: u64 = numbers.map(|(_, rows)| rows.count(from, to)).sum();
+        let found = records.count(from, to);
+        let touched = self.log.replays_touched || proof.covered.iter().any(|covered| covered.touched);
+        let unplaced = self.log.unplaced;
+        if !(counts.kept..=counts.kept + unplaced.kept).contains(&found) {
+            let said = counts.kept;
+            self.miss(said, found, touched, ScanFinding::Records { version, partition, from, to, said, found });
+        } else if !(counts.rows..=counts.rows + unplaced.rows).contains(&found_rows) {
+            let (said, found) = (counts.rows, found_rows);
+            self.miss(said, found, touched, ScanFinding::Rows { version, partition, from, to, said, found });
         }
     }
 

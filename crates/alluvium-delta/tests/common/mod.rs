@@ -88,6 +88,7 @@ pub fn info(kind: CommitKind, spans: &[(i32, i64, i64)]) -> CommitInfo {
         partitions: partitions.collect(),
         plugins: Vec::new(),
         plan: None,
+        replay: None,
     }
 }
 

@@ -140,6 +140,7 @@ async fn commit(loaded: &Loaded, sink: &DeltaSink, done: Vec<Processed>, summary
         partitions: vec![PartitionProgress { partition: Partition(0), span, counts: summary.counts }],
         plugins: loaded.plugins.references(),
         plan: None,
+        replay: None,
     };
     let mut flush = Flush { info, schema, files, dead_letters, absent: BTreeSet::from([Partition(0)]) };
     match sink.commit(&mut flush).await.map_err(failed)? {

@@ -50,6 +50,12 @@ pub fn print(proof: &Proof) {
             "{:>9} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}",
             proof.partition, proof.from, proof.to, counts.read, counts.rows, counts.filtered, counts.rejected
         ));
+        if proof.replayed > 0 {
+            output::line(format!(
+                "{:>9} {} dead letters were replayed; the counts are those after",
+                "", proof.replayed
+            ));
+        }
         if proof.skipped > 0 {
             output::line(format!("{:>9} {} lost offsets were skipped on the owner's word", "", proof.skipped));
         }
@@ -93,7 +99,7 @@ fn print_letters(proof: &Proof) {
     }
     if let Some(version) = letters.owed {
         output::line(format!(
-            "note: version {version} was interrupted before its dead letters; the next run writes them"
+            "note: version {version} was interrupted before its dead letters; the next run or replay writes them"
         ));
     }
 }
