@@ -7,6 +7,7 @@ mod crash;
 mod disk;
 mod group;
 mod hostile;
+mod letters;
 mod life;
 mod refused;
 mod scripted;

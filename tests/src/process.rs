@@ -79,6 +79,13 @@ impl Process {
         serde_json::from_str(&self.out()).unwrap_or(Value::Null)
     }
 
+    /// The most memory that it has held so far, in bytes; `None` once it has ended.
+    pub fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(peak.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
+    }
+
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         signal::kill(id, signal).expect("the signal is sent");

@@ -28,6 +28,8 @@ pub enum Command {
     Position(Position),
     /// Prove from the table that no offset is missing or doubled.
     Verify(Verify),
+    /// Look at records that were rejected, and run them through the present plugins again.
+    DeadLetters(DeadLetters),
     /// Start an in-memory Kafka for trying things; it ends with this command.
     Sandbox(Sandbox),
     /// See it all in a minute: a sandbox, a plugin, a table, kills, the proof.
@@ -95,6 +97,72 @@ pub struct Verify {
     pub scan: bool,
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DeadLetters {
+    pub file: PathBuf,
+    #[command(subcommand)]
+    pub action: DeadLettersAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DeadLettersAction {
+    /// Count the open dead letters by reason, and show the newest.
+    List(ListLetters),
+    /// Show everything about one dead letter.
+    Show(ShowLetter),
+    /// Run the raw records of open dead letters through the present plugins: rows of those that pass now.
+    Replay(ReplayLetters),
+}
+
+#[derive(Debug, Args)]
+pub struct ListLetters {
+    #[command(flatten)]
+    pub which: WhichLetters,
+    /// Also those that were replayed.
+    #[arg(long)]
+    pub all: bool,
+    /// How many to show.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowLetter {
+    #[arg(value_name = "PARTITION:OFFSET")]
+    pub place: String,
+    /// Write the bytes of the value as they are, and nothing else.
+    #[arg(long, conflicts_with = "json")]
+    pub raw: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayLetters {
+    #[command(flatten)]
+    pub which: WhichLetters,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which dead letters: those that have all that is named.
+#[derive(Debug, Args)]
+pub struct WhichLetters {
+    /// The reason's code, such as malformed.
+    #[arg(long, value_name = "CODE")]
+    pub reason: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub partition: Option<i32>,
+    /// Offsets from FROM up to, not including, TO; each may be left out.
+    #[arg(long, value_name = "FROM..TO")]
+    pub offset: Option<String>,
+    /// The beginning of the digest of the plugin that rejected them.
+    #[arg(long, value_name = "DIGEST")]
+    pub plugin: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,9 @@ pub mod orders;
 mod output;
 mod progress;
 mod proof;
+mod replay;
 mod rows;
+mod text;
 
 use alluvium_runtime::Hook;
 use clap::Parser;

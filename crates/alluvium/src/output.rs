@@ -1,5 +1,6 @@
 //! What the command line prints: the one place that writes to the terminal.
 use crate::failure::Failure;
+use crate::text;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
@@ -12,14 +13,41 @@ pub fn line(text: impl Display) {
 /// A result as one JSON document.
 pub fn json(value: &impl serde::Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => print(format_args!("{text}\n")),
+        Ok(text) => print(format_args!("{}\n", escape_json(text))),
         Err(error) => note(format_args!("error: a result cannot be written as JSON: {error}")),
     }
 }
 
+/// JSON escapes what is below a blank by itself; there is more that can steer a terminal.
+fn escape_json(text: String) -> String {
+    let is_unsafe = |c: char| c != '\n' && text::is_unsafe(c);
+    if !text.contains(is_unsafe) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        let mut units = [0; 2];
+        match is_unsafe(c) {
+            // Only within strings can such a character stand.
+            true => c.encode_utf16(&mut units).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}"))),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Bytes as they are, for other programs.
+pub fn raw(bytes: &[u8]) {
+    written(std::io::stdout().lock().write_all(bytes));
+}
+
 /// Nobody reads on: that ends a command that prints, in silence. Any other failure is told.
 fn print(text: std::fmt::Arguments<'_>) {
-    match std::io::stdout().lock().write_fmt(text) {
+    written(std::io::stdout().lock().write_fmt(text));
+}
+
+fn written(done: std::io::Result<()>) {
+    match done {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {

@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod check;
+mod dead_letters;
 mod demo;
 
 mod position;
@@ -23,6 +24,7 @@ pub fn run(arguments: Arguments, hook: Option<Hook>) -> Result<(), Failure> {
         Command::Run(run) => block_on(run::run(run, hook)),
         Command::Position(position) => block_on(position::position(position)),
         Command::Verify(verify) => block_on(verify::verify(verify)),
+        Command::DeadLetters(letters) => block_on(dead_letters::dead_letters(letters, hook)),
         Command::Sandbox(sandbox) => block_on(sandbox::sandbox(sandbox)),
         Command::Demo(demo) => block_on(demo::demo(demo)),
     }
