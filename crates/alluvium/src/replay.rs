@@ -7,6 +7,7 @@ use alluvium_core::chunk::Record;
 use alluvium_core::seam::{Flush, Outcome, RowWriter, Table};
 use alluvium_core::{
     Chunk, CommitInfo, CommitKind, Counts, DeadLetter, Fault, Partition, PartitionProgress, Place, Records, Span,
+    TopicId,
 };
 use alluvium_delta::{Chosen, DataFile, DeltaFileWriter, DeltaSink, Letter, LetterFilter};
 use alluvium_runtime::{Error, Hook, Planner, Processed, Stages};
@@ -109,6 +110,7 @@ impl Replayer {
             pipeline: id.to_string(),
             generation: id.generation(),
             topic: self.loaded.pipeline.source.topic.clone(),
+            topic_id: work.topic_id.clone(),
             partitions,
             plugins: self.loaded.plugins.references(),
             plan: Some(layout.plan_digest().to_owned()),
@@ -187,6 +189,8 @@ struct Work {
     again: Vec<DeadLetter>,
     /// The lowest and highest offset of each partition, and what became of its records.
     places: BTreeMap<Partition, (i64, i64, Counts)>,
+    /// The table's own: nobody asks a broker for letters.
+    topic_id: Option<TopicId>,
 }
 
 impl Work {
@@ -206,6 +210,7 @@ impl Work {
             files: Vec::new(),
             again: Vec::new(),
             places: BTreeMap::new(),
+            topic_id: state.topic_id.clone(),
         })
     }
 

@@ -7,7 +7,7 @@ use alluvium_delta::TableRole;
 use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::{PATIENCE, transform};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Float64Type, Int32Type};
 use std::os::unix::process::ExitStatusExt;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,6 +230,22 @@ async fn letters_of_others_are_left_alone() {
     // Four letters, four marks, one letter again.
     assert_eq!(of("test/pipeline", 1), 9);
     case.check("own", &[0, 1, 3, 4, 5], &[2]).await;
+}
+
+/// Nothing was a row so far: the letters are the first batch, all of them together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_columns_are_inferred_from_letters() {
+    let number = |id: usize| format!(r#"{{"id":{id},"amount":{}}}"#, if id == 1_500 { "1.5" } else { "1" });
+    let case = Case::new(&file("mapping = \"infer\"", &transform("unwrap", "{}")), (0..1_501).map(number));
+    assert_eq!(case.list(&[])["count"], 1_501);
+    case.write(&file("mapping = \"infer\"", ""));
+    assert_eq!(case.replay(&[])["rows"], 1_501);
+    let columns = ["amount".to_owned()];
+    let sink = case.sink().await;
+    let rows = sink.reader().first_rows(TableRole::Rows, Some(&columns), usize::MAX).await.unwrap();
+    let amounts = rows.column(0).as_primitive::<Float64Type>();
+    assert_eq!(amounts.iter().flatten().sum::<f64>(), 1_501.5);
+    case.check("inferred", &(0..1_501).collect::<Vec<_>>(), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
