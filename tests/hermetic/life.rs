@@ -3,10 +3,9 @@
 use alluvium_kafka::Sandbox;
 use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
-use alluvium_tests::{Options, Workbench};
+use alluvium_tests::{Options, Workbench, frozen_in_a_commit};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use std::time::Duration;
 
 async fn workbench(options: &Options) -> (Sandbox, Workbench) {
     let topic = Workbench::topic_name("life");
@@ -44,84 +43,22 @@ async fn a_run_until_the_end_of_a_quiet_topic_ends_and_reads_nothing_twice() {
     bench.assert_exactly_once().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_commits_what_was_read_and_exits_0() {
-    let options = Options { flush: "every = \"1h\"".to_owned(), ..Options::default() };
-    let (_sandbox, mut bench) = workbench(&options).await;
-    bench.produce(3, 0..2_000, 2_000).await;
-    let mut process = bench.run("terminated", &[], &[]);
-    // The start of the run and the reading of some records; nothing is committed meanwhile.
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(bench.committed("pipeline").await, 0);
-    process.signal(Signal::SIGTERM);
-    let summary = process.done(PATIENCE);
-    let read = summary[0]["read"].as_i64().unwrap();
-    assert!(read > 0 && bench.committed("pipeline").await == read, "{}", process.err());
-    bench.run_to_end("rest");
-    bench.assert_exactly_once().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_sigterm_drops_what_is_unflushed_and_loses_nothing() {
-    let options = Options { flush: "every = \"1h\"".to_owned(), ..Options::default() };
-    let (_sandbox, mut bench) = workbench(&options).await;
-    bench.produce(3, 0..500, 500).await;
-    let mut process = bench.run("terminated", &[], &[]);
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    process.signal(Signal::SIGTERM);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    process.signal(Signal::SIGTERM);
-    process.wait(Duration::from_secs(20));
-    bench.run_to_end("again");
-    bench.assert_exactly_once().await;
-}
-
-/// Frozen past its session timeout while it holds unflushed work, then continued: the other has read
-/// its partitions meanwhile.
+/// Frozen in the middle of a commit, past its session timeout; the other has read its partitions when it
+/// wakes, and what it was about to commit is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_process_is_fenced_when_it_wakes() {
-    let options = Options { flush: "every = \"1s\"".to_owned(), ..Options::default() };
-    let (_sandbox, mut bench) = workbench(&options).await;
-    bench.produce(3, 0..1_000, 6_000).await;
-    let mut first = bench.run("first", &[], &[]);
-    bench.wait_for("pipeline", 3_000).await;
-    // These are read, but not flushed, when it freezes.
-    bench.produce(3, 1_000..3_000, 6_000).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    first.signal(Signal::SIGSTOP);
-    let mut second = bench.run("second", &[], &[]);
-    bench.wait_for("pipeline", 9_000).await;
-    first.signal(Signal::SIGCONT);
-    bench.produce(3, 3_000..6_000, 6_000).await;
-    bench.wait_for("pipeline", 18_000).await;
-    first.signal(Signal::SIGTERM);
-    second.signal(Signal::SIGTERM);
-    let summaries = [first.done(PATIENCE), second.done(PATIENCE)];
-    bench.assert_exactly_once().await;
-    let read: u64 = summaries.iter().map(|summary| summary[0]["read"].as_u64().unwrap()).sum();
-    assert_eq!(read, 18_000, "{summaries:#?}");
+    let (_sandbox, mut bench) = workbench(&Options::default()).await;
+    frozen_in_a_commit(&mut bench, "pipeline.toml").await;
 }
 
 /// Two processes that both read everything, since they are in groups of their own: each believes
 /// that it owns all partitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_groups_on_one_table_fence_each_other_and_double_nothing() {
-    let options = Options::default();
-    let (_sandbox, mut bench) = workbench(&options).await;
+    let (_sandbox, mut bench) = workbench(&Options::default()).await;
     let text = std::fs::read_to_string(bench.dir().join("pipeline.toml")).unwrap();
     std::fs::write(bench.dir().join("other.toml"), text.replace("group = \"", "group = \"other.")).unwrap();
-    bench.produce(3, 0..2_000, 4_000).await;
-    let mut first = bench.run("first", &[], &[]);
-    let mut second = bench.alluvium("second", &["run", "--json", "other.toml"], &[]);
-    bench.produce(3, 2_000..4_000, 4_000).await;
-    bench.wait_for("pipeline", 12_000).await;
-    first.signal(Signal::SIGTERM);
-    second.signal(Signal::SIGTERM);
-    let summaries = [first.done(PATIENCE), second.done(PATIENCE)];
-    bench.assert_exactly_once().await;
-    // Whatever one committed, the other stepped back from.
-    let read: u64 = summaries.iter().map(|summary| summary[0]["read"].as_u64().unwrap()).sum();
-    assert_eq!(read, 12_000, "{summaries:#?}");
+    frozen_in_a_commit(&mut bench, "other.toml").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

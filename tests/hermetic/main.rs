@@ -11,4 +11,5 @@ mod letters;
 mod life;
 mod refused;
 mod scripted;
+mod shutdown;
 mod verify;

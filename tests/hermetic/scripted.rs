@@ -96,7 +96,7 @@ async fn run(events: Vec<Event>, same: u64) -> (Result<(), Error>, usize) {
         plugins: Plugins::default(),
         options: RunOptions { until_end: false, workers: 1, compute: Compute::Threads },
         stats: Arc::new(Stats::default()),
-        hook: None,
+        hook: alluvium_core::Hook::NONE,
     };
     let source = Scripted { events: events.into(), same, asked: Arc::default() };
     let sink = Arc::new(bench.sink("pipeline").await);

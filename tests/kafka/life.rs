@@ -1,9 +1,8 @@
 //! Starts, stops, takeovers, and what only a real broker's topics can show.
 
 use crate::{server, workbench};
-use alluvium_tests::Options;
-use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
+use alluvium_tests::{Options, frozen_in_a_commit};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
@@ -36,26 +35,10 @@ async fn kills_at_every_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takeover_from_a_frozen_process() {
+async fn a_frozen_process_is_fenced() {
     let (server, _alone) = server().await;
-    let options = Options { flush: "every = \"1s\"".to_owned(), ..Options::default() };
-    let mut bench = workbench(server, &options).await;
-    bench.produce(3, 0..1_000, 6_000).await;
-    let mut first = bench.run("first", &[], &[]);
-    bench.wait_for("pipeline", 3_000).await;
-    bench.produce(3, 1_000..3_000, 6_000).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    first.signal(Signal::SIGSTOP);
-    let mut second = bench.run("second", &[], &[]);
-    bench.wait_for("pipeline", 9_000).await;
-    first.signal(Signal::SIGCONT);
-    bench.produce(3, 3_000..6_000, 6_000).await;
-    bench.wait_for("pipeline", 18_000).await;
-    first.signal(Signal::SIGTERM);
-    second.signal(Signal::SIGTERM);
-    first.done(PATIENCE);
-    second.done(PATIENCE);
-    bench.assert_exactly_once().await;
+    let mut bench = workbench(server, &Options::default()).await;
+    frozen_in_a_commit(&mut bench, "pipeline.toml").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,18 @@ pub enum Fate {
     DeadLetter,
 }
 
+/// As [`record`], but some of the rows make the plugin `hostile-record` trap (mode `trap-marker`).
+pub fn hard(partition: i32, index: u64, count: u64) -> (Option<Vec<u8>>, Fate) {
+    let (value, fate) = record(partition, index, count);
+    match value {
+        Some(value) if fate == Fate::Row && index % 211 == 12 => {
+            let text = String::from_utf8_lossy(&value).replacen('{', r#"{"text":"boom","#, 1);
+            (Some(text.into_bytes()), Fate::DeadLetter)
+        }
+        value => (value, fate),
+    }
+}
+
 /// The `index`-th of `count` records of a partition: orders, test orders (which the redact plugin
 /// drops), malformed ones, values of the wrong type, tombstones; in the second half a new field
 /// appears.

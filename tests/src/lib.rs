@@ -5,6 +5,7 @@
 pub mod cases;
 pub mod endurance;
 pub mod fates;
+mod frozen;
 pub mod log;
 pub mod namespace;
 pub mod process;
@@ -14,6 +15,7 @@ pub mod s3;
 pub mod workbench;
 
 pub use fates::{Fate, record};
+pub use frozen::frozen_in_a_commit;
 pub use log::Log;
 pub use process::Process;
 pub use workbench::{Options, Workbench};

@@ -58,18 +58,46 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(&mut self, at_most: Duration) -> ExitStatus {
+        let status = self.ended_within(at_most);
+        status.unwrap_or_else(|| panic!("still running after {at_most:?}:\n{}", self.err()))
+    }
+
+    /// Waits for its end; `None` when it has not come.
+    pub fn ended_within(&mut self, at_most: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+            let status = self.ended();
+            if status.is_some() || begun.elapsed() >= at_most {
                 return status;
             }
-            assert!(begun.elapsed() < at_most, "still running after {at_most:?}:\n{}", self.err());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the child can be waited for")
+    }
+
+    /// Whether it is stopped by a signal.
+    pub fn is_frozen(&self) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        // The first letter behind the name in parentheses.
+        state.is_ok_and(|state| state.contains(") T "))
+    }
+
+    /// Waits until it is stopped by a signal, as one that freezes itself is.
+    pub fn wait_frozen(&mut self, at_most: Duration) {
+        let begun = Instant::now();
+        while !self.is_frozen() {
+            assert!(self.is_running(), "ended instead of freezing:\n{}", self.err());
+            assert!(begun.elapsed() < at_most, "not frozen after {at_most:?}:\n{}", self.err());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("the child can be waited for").is_none()
+        self.ended().is_none()
     }
 
     /// Waits for its end, which must be a good one; what it printed as JSON.

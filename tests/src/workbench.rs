@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -119,6 +120,8 @@ impl Workbench {
             format!("{key:?} = {{ file = \"secret\" }}")
         };
         let storage = storage.iter().map(option).collect::<Vec<_>>().join(", ");
+        // Workbenches that share a topic are groups of their own.
+        let own = self.dir().file_name().expect("a directory's name").to_string_lossy();
         let text = format!(
             r#"version = 1
 tenant = "test"
@@ -128,7 +131,7 @@ generation = {generation}
 [source]
 brokers = ["{}"]
 topic = "{topic}"
-group = "{topic}.{name}"
+group = "{topic}.{name}.{own}"
 kafka = {{ {kafka} }}
 {source}
 
@@ -156,6 +159,11 @@ storage = {{ {storage} }}
         self.dir.path()
     }
 
+    /// Leaves the directory as it is, to be looked at.
+    pub fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+
     pub fn brokers(&self) -> &str {
         &self.brokers
     }
@@ -170,12 +178,22 @@ storage = {{ {storage} }}
     }
 
     /// Produces records `range` of `count` into each partition.
-    pub async fn produce(&mut self, partitions: i32, range: std::ops::Range<u64>, count: u64) {
+    pub async fn produce(&mut self, partitions: i32, range: Range<u64>, count: u64) {
+        self.produce_all(partitions, range, |partition, index| record(partition, index, count)).await;
+    }
+
+    /// Produces what `make` makes of a partition and an index.
+    pub async fn produce_all(
+        &mut self,
+        partitions: i32,
+        range: Range<u64>,
+        make: impl Fn(i32, u64) -> (Option<Vec<u8>>, Fate),
+    ) {
         let producer = Producer::connect(&self.brokers, &[]).expect("a producer");
         let mut on_their_way = Vec::new();
         for index in range {
             for partition in 0..partitions {
-                on_their_way.push(enqueue(&producer, &self.topic, partition, index, count).await);
+                on_their_way.push(enqueue(&producer, &self.topic, partition, make(partition, index)).await);
             }
         }
         self.fates.extend(settle(on_their_way).await);
@@ -194,7 +212,8 @@ storage = {{ {storage} }}
                 loop {
                     for index in next..next + rate {
                         for partition in 0..partitions {
-                            on_their_way.push(enqueue(&producer, &topic, partition, index, count).await);
+                            on_their_way
+                                .push(enqueue(&producer, &topic, partition, record(partition, index, count)).await);
                         }
                     }
                     next += rate;
@@ -354,8 +373,12 @@ pub struct Flow {
     task: tokio::task::JoinHandle<BTreeMap<(i32, i64), Fate>>,
 }
 
-async fn enqueue(producer: &Producer, topic: &str, partition: i32, index: u64, count: u64) -> (Delivery, Fate) {
-    let (value, fate) = record(partition, index, count);
+async fn enqueue(
+    producer: &Producer,
+    topic: &str,
+    partition: i32,
+    (value, fate): (Option<Vec<u8>>, Fate),
+) -> (Delivery, Fate) {
     let record = NewRecord {
         topic,
         partition: Some(partition),

@@ -15,6 +15,9 @@ pub struct DemoArgs {
 /// Builds everything and runs all tests.
 #[derive(clap::Args)]
 pub struct TestArgs {
+    /// Five minutes of torture besides
+    #[arg(long)]
+    slow: bool,
     /// Arguments of `cargo test`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -39,7 +42,31 @@ pub fn test(args: &TestArgs) -> Result<()> {
     run(sdk.arg(target))?;
     let mut cargo = cargo()?;
     cargo.args(["test", "--locked", "--workspace"]).args(&args.arguments);
-    run(cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))
+    run(cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))?;
+    if args.slow { torture(&TortureArgs { minutes: 5.0, seed: None }) } else { Ok(()) }
+}
+
+/// Three processes on a real broker are killed and frozen, the broker restarts, partitions are added; at
+/// the end the table must hold what the producers wrote down, each record once.
+#[derive(clap::Args)]
+pub struct TortureArgs {
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    /// Decides what happens when; told at the start, and taken from the clock when not given
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub fn torture(args: &TortureArgs) -> Result<()> {
+    setup::system(true)?;
+    let out = plugins::build_all()?;
+    let mut cargo = cargo()?;
+    cargo.args(["test", "--locked", "--workspace", "--test", "torture", "--", "--ignored", "--nocapture"]);
+    cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_TORTURE_MINUTES", args.minutes.to_string());
+    if let Some(seed) = args.seed {
+        cargo.env("ALLUVIUM_TORTURE_SEED", seed.to_string());
+    }
+    run(&mut cargo)
 }
 
 /// Measures alluvium beside a vectorised script, on a real broker.

@@ -9,6 +9,7 @@
 //! - [`commit`]: the steps of a commit, and what an unknown outcome was.
 //! - [`letters`]: how dead letters get into their table exactly once.
 //! - [`audit`]: proof from the log alone that no offset is missing or doubled.
+//! - [`edge`]: the points at which tests end the process.
 //! - [`seam`]: the two places where IO is plugged in, [`seam::Source`] and [`seam::Table`].
 
 pub mod audit;
@@ -17,6 +18,7 @@ pub mod commit;
 pub mod counts;
 pub mod data_type;
 pub mod dead_letter;
+pub mod edge;
 pub mod error;
 pub mod ids;
 pub mod info;
@@ -30,6 +32,7 @@ pub use chunk::{Arrival, Chunk, Records};
 pub use counts::Counts;
 pub use data_type::DataType;
 pub use dead_letter::{DeadLetter, Reason, Stage};
+pub use edge::{Edge, Hook};
 pub use error::{Classified, ErrorClass, Fault};
 pub use ids::{AppId, Partition, PipelineId, TopicId};
 pub use info::{CommitInfo, CommitKind, PartitionProgress, PluginRef};

@@ -17,7 +17,7 @@ use crate::store::TableStore;
 use crate::writer::DataFile;
 use alluvium_core::commit::{Claim, Fit, Step, next_step};
 use alluvium_core::seam::{Flush, Outcome};
-use alluvium_core::{AppId, CommitInfo, CommitKind, PartitionProgress};
+use alluvium_core::{AppId, CommitInfo, CommitKind, Edge, PartitionProgress};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -92,9 +92,9 @@ impl DeltaSink {
                     self.write_owed(rows).await?;
                 }
                 Step::Growth(schema) => {
-                    self.hooks.at("schema:before");
+                    self.hook.before(Edge::Schema);
                     append_growth(rows, &flush.info, schema).await?;
-                    self.hooks.at("schema:after");
+                    self.hook.after(Edge::Schema);
                 }
                 Step::Rows => {
                     let letters = match replay {
@@ -209,9 +209,9 @@ impl DeltaSink {
             partition_by,
         };
         let entry = entry(&log.store.name, Operation::Write, &flush.info, &parts)?;
-        self.hooks.at("commit:before");
+        self.hook.before(Edge::Commit);
         let appended = log.append(&entry).await?;
-        self.hooks.at("commit:after");
+        self.hook.after(Edge::Commit);
         Ok(appended)
     }
 }

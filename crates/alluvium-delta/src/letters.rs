@@ -20,7 +20,7 @@ use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
 use alluvium_core::letters::{Marks, in_doubt, missing};
 use alluvium_core::seam::{Flush, RowWriter};
-use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DeadLetter, Partition, PartitionProgress, Place};
+use alluvium_core::{AppId, CommitInfo, CommitKind, Counts, DeadLetter, Edge, Partition, PartitionProgress, Place};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use object_store::ObjectStoreExt;
@@ -76,7 +76,7 @@ impl DeltaSink {
             }
         };
         let (missing, files) = encoded.insert((missing, files));
-        upload(&log.store, files).await?;
+        upload(&log.store, files, &self.hook).await?;
         let mut counts: BTreeMap<Partition, u64> = BTreeMap::new();
         for letter in missing.iter().filter_map(|(index, _)| letters.get(*index)) {
             *counts.entry(letter.partition).or_default() += 1;
@@ -148,7 +148,7 @@ impl DeltaSink {
             }
             if let Appended::Landed(_) = self.append_letters(&mut log, &info, &letters).await? {
                 if let Some(state) = log.state() {
-                    self.letters_maintenance.after_commit(&log.store, state);
+                    self.letters_maintenance.after_commit(&log.store, state, &self.hook);
                 }
                 return Ok(true);
             }
@@ -185,9 +185,9 @@ impl DeltaSink {
             partition_by: &[],
         };
         let entry = entry(&log.store.name, Operation::Write, info, &parts)?;
-        self.hooks.at("dead-letters:before");
+        self.hook.before(Edge::DeadLetters);
         let appended = log.append(&entry).await?;
-        self.hooks.at("dead-letters:after");
+        self.hook.after(Edge::DeadLetters);
         Ok(appended)
     }
 }

@@ -40,5 +40,5 @@ pub use letter_scan::LetterFilter;
 pub use reader::{Commit, DeltaReader, TableRole};
 pub use replay::Chosen;
 pub use scan::{FileFault, KafkaRow, KafkaScan, Scan};
-pub use sink::{DeltaSink, Hook};
+pub use sink::DeltaSink;
 pub use writer::{DataFile, DeltaFileWriter};

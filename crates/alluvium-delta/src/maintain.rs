@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::load::{LogState, with_snapshot};
 use crate::protocol::is_true;
 use crate::store::TableStore;
+use alluvium_core::{Edge, Hook};
 use deltalake::checkpoints::cleanup_expired_logs_for;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ pub(crate) struct Maintenance {
 impl Maintenance {
     /// Starts a run when one is due after a commit. A failure is a warning; the next run comes an
     /// interval later.
-    pub(crate) fn after_commit(&self, store: &TableStore, state: &LogState) {
+    pub(crate) fn after_commit(&self, store: &TableStore, state: &LogState, hook: &Hook) {
         let known = state.checkpoint.map_or(0, |version| version + 1);
         let since = known.max(self.tried.load(Ordering::Relaxed));
         if (state.version + 1).saturating_sub(since) < interval(state) {
@@ -38,9 +39,9 @@ impl Maintenance {
             return;
         }
         self.tried.store(state.version + 1, Ordering::Relaxed);
-        let store = store.clone();
+        let (store, hook) = (store.clone(), hook.clone());
         *running = Some(tokio::spawn(async move {
-            if let Err(error) = maintain(&store).await {
+            if let Err(error) = maintain(&store, &hook).await {
                 tracing::warn!(table = %store.name, error = &error as &dyn std::error::Error, "maintenance failed");
             }
         }));
@@ -65,7 +66,14 @@ fn interval(state: &LogState) -> u64 {
 
 /// Writes a checkpoint at the newest version, and removes entries that it made superfluous and that
 /// have passed the table's retention.
-pub(crate) async fn maintain(store: &TableStore) -> Result<(), Error> {
+pub(crate) async fn maintain(store: &TableStore, hook: &Hook) -> Result<(), Error> {
+    hook.before(Edge::Checkpoint);
+    let done = maintain_log(store).await;
+    hook.after(Edge::Checkpoint);
+    done
+}
+
+async fn maintain_log(store: &TableStore) -> Result<(), Error> {
     let made = with_snapshot(store, None, |snapshot, engine| {
         snapshot.checkpoint(engine.as_ref(), None)?;
         let properties = snapshot.table_properties();

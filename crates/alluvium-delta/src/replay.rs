@@ -12,7 +12,7 @@ use crate::upload::upload;
 use crate::writer::DataFile;
 use alluvium_core::commit::Claim;
 use alluvium_core::seam::{Flush, Outcome};
-use alluvium_core::{AppId, Counts, DeadLetter, Partition, PartitionProgress, Place, ReplayNumber, Span};
+use alluvium_core::{AppId, Counts, DeadLetter, Edge, Partition, PartitionProgress, Place, ReplayNumber, Span};
 use std::collections::HashMap;
 
 /// Open letters for a replay, and what the replay is judged by.
@@ -92,7 +92,7 @@ impl DeltaSink {
         let log = self.letters.lock().await;
         let numbered: Vec<(&DeadLetter, i64)> = again.iter().map(|letter| (letter, chosen.number)).collect();
         let mut files = self.encode_letters(&log, letter_batches(&self.config, &numbered)).await?;
-        upload(&log.store, &mut files).await?;
+        upload(&log.store, &mut files, &self.hook).await?;
         Ok(files)
     }
 
@@ -105,16 +105,16 @@ impl DeltaSink {
         chosen: &Chosen,
         again: Vec<DataFile>,
     ) -> Result<Outcome, Error> {
-        self.hooks.at("marks:before");
+        self.hook.before(Edge::Marks);
         let mut places: Vec<Place> = chosen.places().collect();
         places.sort_unstable();
         let mut files = {
             let log = self.letters.lock().await;
             let mut files = self.encode_letters(&log, mark_batches(&self.config, chosen.number, &places)).await?;
-            upload(&log.store, &mut files).await?;
+            upload(&log.store, &mut files, &self.hook).await?;
             files
         };
-        self.hooks.at("marks:after");
+        self.hook.after(Edge::Marks);
         files.extend(again);
         self.commit_flush(flush, Some(&Replay { chosen, files })).await
     }

@@ -12,39 +12,18 @@ use crate::stats::StatsColumns;
 use crate::store::{Access, TableStore};
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
+use alluvium_core::Hook;
 use alluvium_core::seam::{Flush, Outcome, Table, TableState};
 use arrow_schema::SchemaRef;
 use object_store::ObjectStore;
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
-
-/// Called at named points of a commit, for tests that end the process there: `upload`,
-/// `dead-letters`, `schema` and `commit`, and of a replay `marks`, each with `:before` and `:after`.
-pub type Hook = Arc<dyn Fn(&'static str) + Send + Sync>;
-
-#[derive(Clone, Default)]
-pub(crate) struct Hooks(Option<Hook>);
-
-impl Hooks {
-    pub(crate) fn at(&self, point: &'static str) {
-        if let Some(hook) = &self.0 {
-            hook(point);
-        }
-    }
-}
-
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hooks").field(&self.0.is_some()).finish()
-    }
-}
 
 /// A Delta table that a pipeline writes, and the dead letters beside it.
 #[derive(Debug)]
 pub struct DeltaSink {
     pub(crate) config: DeltaConfig,
-    pub(crate) hooks: Hooks,
+    pub(crate) hook: Hook,
     reader: DeltaReader,
     /// One committer at a time.
     pub(crate) rows: Mutex<TableLog>,
@@ -80,7 +59,7 @@ impl DeltaSink {
             file_size: config.file_size,
         };
         let sink = Self {
-            hooks: Hooks::default(),
+            hook: Hook::NONE,
             rows: Mutex::new(TableLog::new(rows, prefix.clone())),
             letters: Mutex::new(TableLog::new(letters, prefix)),
             reader,
@@ -102,9 +81,9 @@ impl DeltaSink {
         letters.state().map_or(Ok(()), |state| check(&letters.store, state))
     }
 
-    /// Sets what is called at named points of a commit.
+    /// Sets what is called on both sides of every edge of a commit.
     pub fn with_hook(mut self, hook: Hook) -> Self {
-        self.hooks = Hooks(Some(hook));
+        self.hook = hook;
         self
     }
 
@@ -125,7 +104,7 @@ impl DeltaSink {
 
     /// Writes a checkpoint of a table now, and cleans up its log.
     pub async fn maintain(&self, role: TableRole) -> Result<(), Error> {
-        maintain::maintain(self.reader.store(role)).await
+        maintain::maintain(self.reader.store(role), &self.hook).await
     }
 
     pub(crate) async fn refresh(&self, rows: &mut TableLog) -> Result<(), Error> {
@@ -175,15 +154,12 @@ impl DeltaSink {
         let mut rows = self.rows.lock().await;
         let outcome = self.commit_uploaded(&mut rows, flush, replay).await?;
         if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.state()) {
-            self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state);
+            self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state, &self.hook);
         }
         Ok(outcome)
     }
     /// Uploads files of rows that are still in memory, to be committed later.
     pub async fn upload(&self, files: &mut [DataFile]) -> Result<(), Error> {
-        self.hooks.at("upload:before");
-        upload(self.reader.store(TableRole::Rows), files).await?;
-        self.hooks.at("upload:after");
-        Ok(())
+        upload(self.reader.store(TableRole::Rows), files, &self.hook).await
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::store::TableStore;
 use crate::writer::DataFile;
+use alluvium_core::{Edge, Hook};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
@@ -18,21 +19,22 @@ const PART: usize = 16 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Uploads what is not uploaded yet. A file's path is its own, so that doing it twice does no harm.
-pub(crate) async fn upload(store: &TableStore, files: &mut [DataFile]) -> Result<(), Error> {
+pub(crate) async fn upload(store: &TableStore, files: &mut [DataFile], hook: &Hook) -> Result<(), Error> {
     let mut uploads = Vec::new();
     for file in files {
-        uploads.push(upload_file(store, file).boxed());
+        uploads.push(upload_file(store, file, hook).boxed());
     }
     stream::iter(uploads).buffer_unordered(FILES_AT_ONCE).try_collect().await
 }
 
-async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Error> {
+async fn upload_file(store: &TableStore, file: &mut DataFile, hook: &Hook) -> Result<(), Error> {
     let Some(bytes) = file.pending().cloned() else { return Ok(()) };
     // Taken as it is: its own escapes must not be escaped again.
     let path = Path::parse(file.path()).map_err(|source| {
         let (table, path) = (store.table(), file.path().to_owned());
         Error::FilePath { table, path, source }
     })?;
+    hook.before(Edge::Upload);
     let put = if bytes.len() <= PART {
         in_time(store.store.put(&path, PutPayload::from(bytes))).await.map(drop)
     } else {
@@ -40,6 +42,7 @@ async fn upload_file(store: &TableStore, file: &mut DataFile) -> Result<(), Erro
     };
     let failed = |source| Error::Upload { table: store.table(), path: file.path().to_owned(), source };
     put.map_err(failed)?;
+    hook.after(Edge::Upload);
     file.uploaded();
     Ok(())
 }

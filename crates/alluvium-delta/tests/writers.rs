@@ -6,7 +6,7 @@ mod common;
 
 use alluvium_core::Partition;
 use alluvium_core::seam::{Outcome, Table};
-use alluvium_core::{Classified, ErrorClass};
+use alluvium_core::{Classified, ErrorClass, Hook};
 use alluvium_delta::{DeltaSink, Error, Refusal, TableRole};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::*;
@@ -391,8 +391,8 @@ async fn what_comes_between_judgement_and_entry_is_judged_first() {
             sink.commit(&mut flush(&sink, &[(0, from, from + 1)])).await.unwrap();
         }
         let (other, done) = (store.clone(), AtomicBool::new(false));
-        let sink = Arc::new(sink.with_hook(Arc::new(move |point| {
-            if point == "commit:before" && !done.swap(true, Ordering::SeqCst) {
+        let sink = Arc::new(sink.with_hook(Hook::new(move |point| {
+            if point.to_string() == "commit:before" && !done.swap(true, Ordering::SeqCst) {
                 let handle = tokio::runtime::Handle::current();
                 tokio::task::block_in_place(|| handle.block_on(deed.done(&other)));
             }

@@ -5,7 +5,6 @@
 //! Whatever speaks against the work done since the last commit (another process moved a partition,
 //! a partition was lost, the schema moved) drops all of it and reads on from the table's positions.
 
-use crate::Hook;
 use crate::budget::{Budget, Charge};
 use crate::error::Error;
 use crate::planner::Planner;
@@ -16,7 +15,8 @@ use alluvium_config::Pipeline;
 use alluvium_core::position::Cursor;
 use alluvium_core::seam::{Ack, Event, Outcome, Source, Table, TableState};
 use alluvium_core::{
-    Arrival, Chunk, Classified, CommitInfo, CommitKind, ErrorClass, Fault, Partition, PartitionProgress, TopicId,
+    Arrival, Chunk, Classified, CommitInfo, CommitKind, Edge, ErrorClass, Fault, Hook, Partition, PartitionProgress,
+    TopicId,
 };
 use alluvium_schema::Shape;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct PipelineRun {
     pub plugins: Plugins,
     pub options: RunOptions,
     pub stats: Arc<Stats>,
-    pub hook: Option<Hook>,
+    pub hook: Hook,
 }
 
 impl std::fmt::Debug for PipelineRun {
@@ -102,7 +102,7 @@ pub struct Driver<S: Source, T: Table> {
     plugins: Plugins,
     options: RunOptions,
     stats: Arc<Stats>,
-    hook: Option<Hook>,
+    hook: Hook,
     /// All bytes held.
     budget: Budget,
     /// The bytes of the files that are being written.
@@ -270,7 +270,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             Err(_) => Ok(()),
         };
         if let Some(Leaving::Revoked { ack, .. }) = self.leaving.take() {
-            ack.send(());
+            self.give_back(ack);
         }
         self.source.close().await;
         done
@@ -317,6 +317,9 @@ impl<S: Source, T: Table> Driver<S, T> {
         // A rebalance can still come when all is read.
         let wanted = self.leaving.is_none() && !self.resetting && (done || !self.budget.is_spent());
         let reading = wanted && has_room;
+        if reading {
+            self.hook.before(Edge::Poll);
+        }
         let look = &mut self.look;
         let looked = async {
             match look {
@@ -379,6 +382,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     }
 
     fn chunk(&mut self, chunk: Chunk) -> Result<(), Error> {
+        self.hook.after(Edge::Poll);
         self.troubles = 0;
         let partition = chunk.partition();
         let Some(assigned) = self.assigned.get_mut(&partition) else { return Ok(()) };
@@ -501,7 +505,7 @@ impl<S: Source, T: Table> Driver<S, T> {
 
     fn leave_for_shutdown(&mut self) {
         if let Some(Leaving::Revoked { ack, .. }) = self.leaving.replace(Leaving::Shutdown) {
-            ack.send(());
+            self.give_back(ack);
         }
     }
 

@@ -24,6 +24,3 @@ pub use error::Error;
 pub use planner::Planner;
 pub use stages::{Plugins, Processed, Stages};
 pub use stats::Stats;
-
-/// Called with the name of a point that has been reached; tests stop the process there.
-pub type Hook = std::sync::Arc<dyn Fn(&'static str) + Send + Sync>;

@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use crate::planner::Planner;
 use alluvium_config::{Limits, Tombstones};
 use alluvium_core::chunk::Record;
-use alluvium_core::{Chunk, Counts, DeadLetter, Packed, PluginRef, Reason, Records, Stage};
+use alluvium_core::{Chunk, Counts, DeadLetter, Edge, Hook, Packed, PluginRef, Reason, Records, Stage};
 use alluvium_schema::{Decoded, Decoder, Shape};
 use alluvium_wasm::{CallError, ColumnPlugin, IsolateError, IsolatedEdit, IsolatedOutput, Isolation, RecordPlugin};
 use arrow_array::RecordBatch;
@@ -14,8 +14,6 @@ use arrow_schema::ArrowError;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use crate::Hook;
 
 /// Bytes that a plugin may make out of one chunk by repeating rows.
 const MOST_MULTIPLIED: usize = 256 << 20;
@@ -65,7 +63,7 @@ pub struct Stages {
     decoder: Decoder,
     tombstones: Tombstones,
     isolation: Isolation,
-    hook: Option<Hook>,
+    pub(crate) hook: Hook,
 }
 
 /// Values on their way to the decoder, after the record plugins.
@@ -86,16 +84,10 @@ impl std::fmt::Debug for Stages {
 }
 
 impl Stages {
-    pub fn new(
-        plugins: Plugins,
-        planner: Arc<Planner>,
-        tombstones: Tombstones,
-        limits: &Limits,
-        hook: Option<Hook>,
-    ) -> Self {
+    pub fn new(plugins: Plugins, planner: Arc<Planner>, tombstones: Tombstones, limits: &Limits, hook: Hook) -> Self {
         let layout = planner.layout();
         let decoder = Decoder::new(layout.plan().clone());
-        let isolation = Isolation { share: limits.trapping_share, ..Isolation::default() };
+        let isolation = Isolation { share: limits.trapping_share, hook: hook.clone(), ..Isolation::default() };
         Self { plugins, planner, layout, decoder, tombstones, isolation, hook }
     }
 
@@ -135,12 +127,6 @@ impl Stages {
         }
     }
 
-    fn reach(&self, point: &'static str) {
-        if let Some(hook) = &self.hook {
-            hook(point);
-        }
-    }
-
     /// Tombstones and record plugins.
     fn raw<'a>(&self, chunk: &'a Chunk) -> Result<Raw<'a>, Error> {
         let records = chunk.records();
@@ -177,9 +163,9 @@ impl Stages {
         // For each value the index of its record; at first they are one to one.
         let mut indices: Option<Vec<u32>> = None;
         for plugin in &self.plugins.records {
-            self.reach("plugin:before");
+            self.hook.before(Edge::Plugin);
             let isolated = plugin.transform_isolating(&input, select.as_deref(), &self.isolation);
-            self.reach("plugin:after");
+            self.hook.after(Edge::Plugin);
             let IsolatedOutput { output, bad } =
                 isolated.map_err(|error| plugin_error(chunk, plugin.reference(), error))?;
             let record_of = |input: u32| match &indices {
@@ -243,9 +229,9 @@ impl Stages {
             let access = plugin.access();
             let read = |field: &alluvium_wasm::AccessField| frame.read(&field.path, &field.data_type.to_arrow());
             let columns: Vec<_> = access.reads.iter().map(read).collect::<Result<_, _>>().map_err(rows_error)?;
-            self.reach("plugin:before");
+            self.hook.before(Edge::Plugin);
             let isolated = plugin.transform_isolating(frame.rows(), &columns, &self.isolation);
-            self.reach("plugin:after");
+            self.hook.after(Edge::Plugin);
             let IsolatedEdit { edit, bad } =
                 isolated.map_err(|error| plugin_error(chunk, plugin.reference(), error))?;
             let digest = &plugin.reference().digest;

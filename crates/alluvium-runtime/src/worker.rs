@@ -5,7 +5,7 @@ use crate::driver::Compute;
 use crate::error::Error;
 use crate::stages::Stages;
 use alluvium_core::seam::{RowWriter, Table};
-use alluvium_core::{Chunk, Counts, DeadLetter, Fault, Partition, Span};
+use alluvium_core::{Chunk, Counts, DeadLetter, Edge, Fault, Partition, Span};
 use arrow_schema::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,7 +194,9 @@ impl<T: Table> State<T> {
     fn close(&mut self) -> Result<(), T::Error> {
         if let Some((_, writer)) = self.writer.take() {
             let bytes = writer.memory();
+            self.stages.hook.before(Edge::FileClose);
             self.share.files.extend(writer.finish()?);
+            self.stages.hook.after(Edge::FileClose);
             self.share.charges.push(self.budget.charge(bytes));
         }
         Ok(())

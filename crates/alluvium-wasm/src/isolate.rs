@@ -1,11 +1,12 @@
 //! Which inputs are at fault when a call fails.
 
 use crate::error::{CallError, IsolateError};
+use alluvium_core::{Edge, Hook};
 use std::ops::Range;
 use std::time::Duration;
 
 /// How far the search for inputs at fault goes before the plugin itself is held to be at fault.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Isolation {
     /// The share of a call's inputs that may be at fault, 0 to 1.
     pub share: f64,
@@ -15,11 +16,13 @@ pub struct Isolation {
     /// Time that failing calls may take together. A loop costs the whole time limit at every step of
     /// the search: about ten times for one looping record among a thousand.
     pub time: Duration,
+    /// Told when a search begins and when it has found what it was for.
+    pub hook: Hook,
 }
 
 impl Default for Isolation {
     fn default() -> Self {
-        Self { share: 0.1, at_least: 1, time: Duration::from_secs(60) }
+        Self { share: 0.1, at_least: 1, time: Duration::from_secs(60), hook: Hook::NONE }
     }
 }
 
@@ -73,6 +76,9 @@ pub fn isolate<T>(
         let (start, end) = (range.start, range.end);
         let middle = start + (end - start) / 2;
         let split = middle > start;
+        if calls == 1 {
+            isolation.hook.before(Edge::Bisection);
+        }
         let failed = found.bad.len() + usize::from(!split);
         let unfinished = split || !left.is_empty();
         if failed > allowed || (failing > isolation.time && unfinished) {
@@ -87,6 +93,9 @@ pub fn isolate<T>(
             // The plugin fails on nothing at all.
             return Err(IsolateError::TooMany { inputs, failed, calls, last: error });
         }
+    }
+    if calls > 1 {
+        isolation.hook.after(Edge::Bisection);
     }
     Ok(found)
 }
@@ -108,7 +117,7 @@ mod tests {
         CallError::Trap { plugin: plugin(), function: Function::Transform, trap: "unreachable".to_owned() }
     }
 
-    const UNBOUNDED: Isolation = Isolation { share: 1.0, at_least: 0, time: Duration::MAX };
+    const UNBOUNDED: Isolation = Isolation { share: 1.0, at_least: 0, time: Duration::MAX, hook: Hook::NONE };
 
     fn never() -> Duration {
         Duration::ZERO
@@ -146,7 +155,7 @@ mod tests {
 
         #[test]
         fn gives_up_past_the_share(inputs in 1_usize..500, share in 0.0..1.0_f64) {
-            let isolation = Isolation { share, at_least: 1, time: Duration::MAX };
+            let isolation = Isolation { share, at_least: 1, ..UNBOUNDED };
             let mut calls = 0;
             let found = isolate::<()>(inputs, &isolation, never, |_| { calls += 1; Err(trap()) });
             let allowed = isolation.allowed(inputs);
@@ -166,7 +175,7 @@ mod tests {
     #[test]
     fn a_plugin_that_always_loops_costs_a_bounded_time() {
         let clock = Cell::new(Duration::ZERO);
-        let isolation = Isolation { share: 1.0, at_least: 0, time: Duration::from_secs(60) };
+        let isolation = Isolation { time: Duration::from_secs(60), ..UNBOUNDED };
         let found = isolate::<()>(
             100_000,
             &isolation,
@@ -183,7 +192,7 @@ mod tests {
     #[test]
     fn only_failing_calls_use_up_the_time() {
         let clock = Cell::new(Duration::ZERO);
-        let isolation = Isolation { share: 1.0, at_least: 0, time: Duration::from_secs(20) };
+        let isolation = Isolation { time: Duration::from_secs(20), ..UNBOUNDED };
         let found = isolate(
             1024,
             &isolation,

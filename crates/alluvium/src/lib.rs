@@ -1,7 +1,7 @@
 //! The command line: wiring of Kafka, plugins and Delta.
 //!
-//! `main.rs` is `main(None)`; the tests' own binary passes a hook that stops the process at named
-//! points.
+//! `main.rs` is `main(Hook::NONE)`; the tests' own binary passes a hook that ends the process at one
+//! of its edges.
 
 mod cli;
 mod commands;
@@ -16,13 +16,13 @@ mod replay;
 mod rows;
 mod text;
 
-use alluvium_runtime::Hook;
+use alluvium_core::Hook;
 use clap::Parser;
 use std::process::ExitCode;
 
 /// Runs the command that the process's arguments name. Exit codes: 0 done, 1 the work failed, 2 the
 /// input (file, flags) is wrong.
-pub fn main(hook: Option<Hook>) -> ExitCode {
+pub fn main(hook: Hook) -> ExitCode {
     let arguments = cli::Arguments::parse();
     output::start_logs(arguments.log_json);
     match commands::run(arguments, hook) {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::load::Loaded;
 use alluvium_core::chunk::{NO_TIMESTAMP, Record};
 use alluvium_core::seam::TableState;
-use alluvium_core::{Chunk, Partition, Records, Span};
+use alluvium_core::{Chunk, Hook, Partition, Records, Span};
 use alluvium_runtime::{Planner, Processed, Stages};
 use alluvium_schema::Shape;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Local {
         let planner = Planner::new(pipeline, &loaded.plugins, state).map_err(|error| Failure::classified(&error))?;
         let planner = Arc::new(planner);
         let tombstones = pipeline.source.tombstones;
-        let stages = Stages::new(loaded.plugins.clone(), planner.clone(), tombstones, &pipeline.limits, None);
+        let stages = Stages::new(loaded.plugins.clone(), planner.clone(), tombstones, &pipeline.limits, Hook::NONE);
         Ok(Self { planner, stages })
     }
 

@@ -1,5 +1,5 @@
 //! The `alluvium` binary.
 
 fn main() -> std::process::ExitCode {
-    alluvium::main(None)
+    alluvium::main(alluvium_core::Hook::NONE)
 }

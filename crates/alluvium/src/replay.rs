@@ -6,11 +6,11 @@ use alluvium_config::Limits;
 use alluvium_core::chunk::Record;
 use alluvium_core::seam::{Flush, Outcome, RowWriter, Table};
 use alluvium_core::{
-    Chunk, CommitInfo, CommitKind, Counts, DeadLetter, Fault, Partition, PartitionProgress, Place, Records, Span,
+    Chunk, CommitInfo, CommitKind, Counts, DeadLetter, Fault, Hook, Partition, PartitionProgress, Place, Records, Span,
     TopicId,
 };
 use alluvium_delta::{Chosen, DataFile, DeltaFileWriter, DeltaSink, Letter, LetterFilter};
-use alluvium_runtime::{Error, Hook, Planner, Processed, Stages};
+use alluvium_runtime::{Error, Planner, Processed, Stages};
 use alluvium_schema::Shape;
 use arrow_schema::SchemaRef;
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub struct Replayed {
 pub struct Replayer {
     pub loaded: Loaded,
     pub sink: Arc<DeltaSink>,
-    pub hook: Option<Hook>,
+    pub hook: Hook,
 }
 
 impl Replayer {
@@ -97,7 +97,7 @@ impl Replayer {
     }
 
     async fn commit(&self, chosen: &Chosen, mut work: Work, again: Vec<DataFile>) -> Result<Option<Replayed>, Failure> {
-        work.close().map_err(failed)?;
+        work.close().map_err(|error| failed(*error))?;
         let partitions = work.progress();
         let mut counts = Counts::default();
         partitions.iter().for_each(|progress| counts += progress.counts);
@@ -252,7 +252,7 @@ impl Work {
             let is_other =
                 |(open, writer): &(SchemaRef, DeltaFileWriter)| open != schema || writer.memory() >= WRITER_BYTES;
             if self.writer.as_ref().is_some_and(is_other) {
-                self.close().map_err(encode)?;
+                self.close().map_err(|error| encode(*error))?;
             }
             if self.writer.is_none() {
                 self.writer = Some((schema.clone(), self.sink.writer(schema.clone()).map_err(encode)?));
@@ -275,9 +275,9 @@ impl Work {
         *counts += Counts { read: 1, filtered: 1, ..Counts::default() };
     }
 
-    fn close(&mut self) -> Result<(), alluvium_delta::Error> {
+    fn close(&mut self) -> Result<(), Box<alluvium_delta::Error>> {
         if let Some((_, writer)) = self.writer.take() {
-            self.files.extend(writer.finish()?);
+            self.files.extend(writer.finish().map_err(Box::new)?);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use alluvium_config::LostData;
 use alluvium_core::position::{Cursor, PositionError, Resume, StartPolicy, Watermarks, resume};
 use alluvium_core::seam::{Ack, Flush, Source, Table, TableState};
 use alluvium_core::{
-    Classified, CommitInfo, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, PipelineId, Span,
+    Classified, CommitInfo, CommitKind, Counts, Edge, ErrorClass, Fault, Partition, PartitionProgress, PipelineId, Span,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +35,9 @@ impl<S: Source, T: Table> Driver<S, T> {
         }
         let pipeline = &self.pipeline.id;
         tracing::info!(%pipeline, positions = ?starts.iter().map(|(p, at)| (p.0, *at)).collect::<Vec<_>>(), "assigned");
+        self.hook.before(Edge::Assign);
         ack.send(starts);
+        self.hook.after(Edge::Assign);
         Ok(())
     }
 
@@ -45,7 +47,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         tracing::info!(pipeline = %self.pipeline.id, partitions = ?partitions.iter().map(|p| p.0).collect::<Vec<_>>(), lost, "revoked");
         if lost {
             self.assigned.retain(|partition, _| !partitions.contains(partition));
-            ack.send(());
+            self.give_back(ack);
             return self.reset().await;
         }
         self.leaving = Some(Leaving::Revoked { partitions, ack, until: Instant::now() + REVOKE_GRACE });
@@ -55,8 +57,14 @@ impl<S: Source, T: Table> Driver<S, T> {
     pub(super) async fn finish_revoke(&mut self, expired: bool) -> Result<(), Error> {
         let Some(Leaving::Revoked { partitions, ack, .. }) = self.leaving.take() else { return Ok(()) };
         self.assigned.retain(|partition, _| !partitions.contains(partition));
-        ack.send(());
+        self.give_back(ack);
         if expired { self.reset().await } else { Ok(()) }
+    }
+
+    pub(super) fn give_back(&self, ack: Ack<()>) {
+        self.hook.before(Edge::Revoke);
+        ack.send(());
+        self.hook.after(Edge::Revoke);
     }
 
     /// Drops all that is not committed, and reads on from the table's positions as soon as a flush under

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::worker::{Job, Share};
 use alluvium_core::position::same_topic;
 use alluvium_core::seam::{Flush, Outcome, Source, Table};
-use alluvium_core::{Classified, CommitKind, Counts, ErrorClass, Fault, Partition, PartitionProgress, Span};
+use alluvium_core::{Classified, CommitKind, Counts, Edge, ErrorClass, Fault, Partition, PartitionProgress, Span};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ impl<S: Source, T: Table> Driver<S, T> {
         let absent = self.assigned.iter().filter(|(_, assigned)| assigned.cursor.was_absent);
         let absent = absent.map(|(partition, _)| *partition).collect();
         let schema = self.planner.committable();
-        let (table, hook) = (self.table.clone(), self.hook.clone());
+        let table = self.table.clone();
         self.under_way = Some(tokio::spawn(async move {
             let mut gathered = Gathered::default();
             for share in shares {
@@ -75,9 +75,6 @@ impl<S: Source, T: Table> Driver<S, T> {
             let mut flush = Flush { info, schema, files, dead_letters, absent };
             let (outcome, tries) = commit(table.as_ref(), &mut flush).await?;
             drop(charges);
-            if let Some(hook) = &hook {
-                hook("flush:committed");
-            }
             // What is there before a first try was not made by us.
             let own = outcome != Outcome::AlreadyCommitted || tries > 1;
             Ok(Flushed::Settled { outcome, own, progress })
@@ -131,16 +128,10 @@ impl<S: Source, T: Table> Driver<S, T> {
             self.stats.commit(counts, version, Instant::now().into_std());
         }
         tracing::info!(pipeline = %self.pipeline.id, version, read = counts.read, rows = counts.rows, "committed");
-        self.reach("offsets:before");
+        self.hook.before(Edge::Offsets);
         self.source.publish(&positions);
-        self.reach("offsets:after");
+        self.hook.after(Edge::Offsets);
         if self.resetting { self.restart().await } else { Ok(()) }
-    }
-
-    fn reach(&self, point: &'static str) {
-        if let Some(hook) = &self.hook {
-            hook(point);
-        }
     }
 }
 

@@ -527,7 +527,7 @@ fn components_in_text_form_are_refused_as_what_they_are() {
 
 #[test]
 fn the_rows_at_fault_are_found() {
-    let isolation = Isolation { share: 0.5, at_least: 1, time: Duration::from_secs(30) };
+    let isolation = Isolation { share: 0.5, time: Duration::from_secs(30), ..Isolation::default() };
     let ids: ArrayRef = Arc::new((0..ROWS as i64).map(Some).collect::<Int64Array>());
     let texts: ArrayRef =
         Arc::new((0..ROWS).map(|row| Some(if row % 4 == 3 { "boom" } else { "fine" })).collect::<StringArray>());

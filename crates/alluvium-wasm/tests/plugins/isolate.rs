@@ -2,8 +2,8 @@
 
 use crate::fixture::{HOARD, Packed, SPIN, column, on_thirteen, record};
 use crate::{column_plugin, record_plugin, soon, tight};
-use alluvium_core::Records;
 use alluvium_core::chunk::Record;
+use alluvium_core::{Hook, Records};
 use alluvium_wasm::{CallError, ColumnPlugin, IsolateError, Isolation, Limits};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, Int64Array};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const HALF: Isolation = Isolation { share: 0.5, at_least: 1, time: Duration::from_secs(60) };
+const HALF: Isolation = Isolation { share: 0.5, at_least: 1, time: Duration::from_secs(60), hook: Hook::NONE };
 
 /// Hands its column back; does `fault` at 13.
 fn picky(fault: &str, limits: &Limits) -> ColumnPlugin {
@@ -71,7 +71,7 @@ fn when_all_rows_are_bad_nothing_is_left() {
 #[test]
 fn a_plugin_that_always_loops_is_given_up_in_time() {
     let plugin = picky(SPIN, &Limits { time: Duration::from_millis(100), ..tight() });
-    let isolation = Isolation { share: 1.0, at_least: 1, time: Duration::from_secs(1) };
+    let isolation = Isolation { share: 1.0, time: Duration::from_secs(1), ..HALF };
     let start = Instant::now();
     let error = plugin.transform_isolating(1000, &[column_of([13; 1000])], &isolation).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());

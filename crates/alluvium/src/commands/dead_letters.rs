@@ -5,10 +5,10 @@ use crate::failure::Failure;
 use crate::replay::{Replayed, Replayer};
 use crate::text::{Bytes, cut, escape, pretty};
 use crate::{load, output};
+use alluvium_core::Hook;
 use alluvium_core::chunk::{NO_TIMESTAMP, decode_headers};
 use alluvium_core::{Partition, Place, Span, Standing};
 use alluvium_delta::{DeltaReader, Letter, LetterFilter, TableRole};
-use alluvium_runtime::Hook;
 use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Hex digits of a digest that a list shows.
 const DIGEST: usize = 12;
 
-pub async fn dead_letters(arguments: DeadLetters, hook: Option<Hook>) -> Result<(), Failure> {
+pub async fn dead_letters(arguments: DeadLetters, hook: Hook) -> Result<(), Failure> {
     let DeadLetters { file, action } = arguments;
     match action {
         DeadLettersAction::List(arguments) => list(&file, arguments).await,
@@ -322,14 +322,11 @@ fn print(shown: &Shown, letter: &Letter) {
     }
 }
 
-async fn replay(file: &Path, arguments: ReplayLetters, hook: Option<Hook>) -> Result<(), Failure> {
+async fn replay(file: &Path, arguments: ReplayLetters, hook: Hook) -> Result<(), Failure> {
     let filter = filter(arguments.which)?;
     let loaded = load::load(file, &load::host()?)?;
     load::existing_tables(file, &loaded.pipeline)?;
-    let mut sink = load::sink(file, &loaded.pipeline).await?;
-    if let Some(hook) = &hook {
-        sink = sink.with_hook(hook.clone());
-    }
+    let sink = load::sink(file, &loaded.pipeline).await?.with_hook(hook.clone());
     let replayer = Replayer { loaded, sink: Arc::new(sink), hook };
     let replayed = replayer.replay(&filter).await?;
     replayer.sink.finish_maintenance().await;

@@ -13,10 +13,10 @@ mod verify;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
-use alluvium_runtime::Hook;
+use alluvium_core::Hook;
 use std::future::Future;
 
-pub fn run(arguments: Arguments, hook: Option<Hook>) -> Result<(), Failure> {
+pub fn run(arguments: Arguments, hook: Hook) -> Result<(), Failure> {
     match arguments.command {
         Command::Check(check) => block_on(check::check(check)),
         Command::Test(test) => test::test(&test),

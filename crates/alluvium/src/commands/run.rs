@@ -3,19 +3,21 @@
 use crate::failure::{FAILED, Failure, WRONG_INPUT};
 use crate::load::Loaded;
 use crate::{cli, load, output, progress};
+use alluvium_core::Hook;
 use alluvium_core::seam::Table;
 use alluvium_kafka::{KafkaSource, KafkaTopic};
-use alluvium_runtime::{Compute, Driver, Hook, PipelineRun, RunOptions, Shutdown, Stats};
+use alluvium_runtime::{Compute, Driver, PipelineRun, RunOptions, Shutdown, Stats};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 const LAG_EVERY: Duration = Duration::from_secs(2);
 /// How long an end at once may take.
-const LEAVE: Duration = Duration::from_secs(5);
+const LEAVE: Duration = Duration::from_secs(2);
+const MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct Summary {
@@ -29,7 +31,9 @@ struct Summary {
     error: Option<String>,
 }
 
-pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure> {
+pub async fn run(arguments: cli::Run, hook: Hook) -> Result<(), Failure> {
+    // Before plugins are compiled, which takes a while.
+    let signals = Signals::listen()?;
     let host = load::host()?;
     let mut pipelines = Vec::new();
     for file in &arguments.files {
@@ -37,7 +41,7 @@ pub async fn run(arguments: cli::Run, hook: Option<Hook>) -> Result<(), Failure>
     }
     refuse_twice(&pipelines)?;
     let grace = pipelines.iter().map(|loaded| loaded.pipeline.flush.grace).max().unwrap_or_default();
-    let shutdown = watch_signals(grace)?;
+    let shutdown = signals.watch(grace);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = arguments.workers.map_or(cores, usize::from);
     let options = RunOptions { until_end: arguments.until_end, workers, compute: Compute::Threads };
@@ -100,13 +104,10 @@ async fn run_one(
     options: RunOptions,
     stats: Arc<Stats>,
     shutdown: watch::Receiver<Shutdown>,
-    hook: Option<Hook>,
+    hook: Hook,
 ) -> Result<(), Failure> {
     let classified = |error: &dyn alluvium_core::Classified| Failure::classified(error);
-    let mut sink = load::sink(&loaded.file, &loaded.pipeline).await?;
-    if let Some(hook) = &hook {
-        sink = sink.with_hook(hook.clone());
-    }
+    let sink = load::sink(&loaded.file, &loaded.pipeline).await?.with_hook(hook.clone());
     let state = sink.load().await.map_err(|error| classified(&error))?;
     let source = KafkaSource::connect(load::kafka_config(&loaded.file, &loaded.pipeline)?);
     let source = source.map_err(|error| classified(&error))?;
@@ -162,35 +163,48 @@ fn end(mut failures: Vec<Failure>, pipelines: usize) -> Result<(), Failure> {
     Err(if code == WRONG_INPUT { summary.into_input() } else { summary })
 }
 
-/// The first SIGTERM or SIGINT asks for a flush, the second for an end at once. Whatever still holds
-/// the process past that (a store that does not answer, a plugin being searched for a bad record) is
-/// left: what was not committed is read again next time.
-fn watch_signals(grace: Duration) -> Result<watch::Receiver<Shutdown>, Failure> {
-    let failed = |error| Failure::caused("signals cannot be received", &error);
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let (ask, asked) = watch::channel(Shutdown::No);
-    tokio::spawn(async move {
-        for shutdown in [Shutdown::Flush, Shutdown::Now] {
-            let patience = if shutdown == Shutdown::Now { grace + LEAVE } else { Duration::MAX };
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-                () = tokio::time::sleep(patience) => {}
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on they are kept until somebody looks, and do not end the process by themselves.
+    fn listen() -> Result<Self, Failure> {
+        let failed = |error| Failure::caused("signals cannot be received", &error);
+        let terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt()).map_err(failed)? })
+    }
+
+    /// The first one asks for a flush; the second, or the end of the grace time, for an end at once.
+    /// Whatever still holds the process past that (a store that does not answer, a plugin being
+    /// searched for a bad record) is left: what was not committed is read again next time.
+    fn watch(mut self, grace: Duration) -> watch::Receiver<Shutdown> {
+        let (ask, asked) = watch::channel(Shutdown::No);
+        tokio::spawn(async move {
+            for shutdown in [Shutdown::Flush, Shutdown::Now] {
+                // Pipelines look at the grace time themselves, and have more to say about it.
+                let patience = if shutdown == Shutdown::Now { grace + MARGIN } else { Duration::MAX };
+                tokio::select! {
+                    _ = self.terminate.recv() => {}
+                    _ = self.interrupt.recv() => {}
+                    () = tokio::time::sleep(patience) => {}
+                }
+                tracing::info!(?shutdown, "a signal asks to stop");
+                ask.send_replace(shutdown);
             }
-            tracing::info!(?shutdown, "a signal asks to stop");
-            ask.send_replace(shutdown);
-        }
-        tokio::time::sleep(LEAVE).await;
-        output::failure(&Failure::new("the process did not end by itself after it was told to: it is ended now"));
-        std::process::exit(i32::from(FAILED));
-    });
-    Ok(asked)
+            tokio::time::sleep(LEAVE).await;
+            output::failure(&Failure::new("the process did not end by itself after it was told to: it is ended now"));
+            std::process::exit(i32::from(FAILED));
+        });
+        asked
+    }
 }
 
 /// Waits for SIGTERM or SIGINT.
 pub async fn stop_signal() -> Result<(), Failure> {
-    let mut asked = watch_signals(Duration::ZERO)?;
+    let mut asked = Signals::listen()?.watch(Duration::ZERO);
     let _closed = asked.changed().await.is_err();
     Ok(())
 }
