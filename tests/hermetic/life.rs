@@ -1,7 +1,6 @@
 //! Starts, stops, takeovers.
 
 use alluvium_kafka::Sandbox;
-use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Options, Workbench, frozen_in_a_commit};
 use arrow_array::Array;

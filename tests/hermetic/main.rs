@@ -1,5 +1,5 @@
 //! End to end on the sandbox broker.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod anew;
 mod commands;

@@ -4,7 +4,6 @@ use crate::{server, workbench};
 use alluvium_tests::workbench::PATIENCE;
 use alluvium_tests::{Options, frozen_in_a_commit};
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_every_step() {

@@ -301,7 +301,7 @@ fn a_scan_knows_replayed_letters() {
     let [first, letters] = four_letters();
     let again = Counts { read: 3, kept: 1, rows: 1, filtered: 1, rejected: 1 };
     let log = audit(&pipeline(), "orders", &[first, replay_commit(1, 1, (6, 9), again)], &[(Partition(0), 10)]);
-    let owed = audit_letters(&pipeline(), "orders", &[letters.clone()], &log);
+    let owed = audit_letters(&pipeline(), "orders", std::slice::from_ref(&letters), &log);
     let mut marks = replay_commit(1, 1, (6, 9), again);
     marks.info.as_mut().unwrap().kind = CommitKind::DeadLetters;
     let done = audit_letters(&pipeline(), "orders", &[letters, marks], &log);
@@ -365,7 +365,7 @@ fn letters_stand_by_their_numbers() {
         assert_eq!(standing.is_open(), is_open, "{rows:?}");
         assert_eq!(standing, of(&mut rows.iter().rev()), "{rows:?}");
     }
-    assert_eq!(standings(&[3, 3])[&3].is_doubled(), true);
+    assert!(standings(&[3, 3])[&3].is_doubled());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use alluvium_core::seam::{Flush, Outcome, Table};
-use alluvium_core::{Classified, ErrorClass};
+use alluvium_core::{Classified, ErrorClass, Hook};
 use alluvium_delta::{DataFile, DeltaSink, Error, TableRole};
 use common::faulty::{Fault, FaultyStore, On};
 use common::*;

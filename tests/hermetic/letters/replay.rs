@@ -120,7 +120,7 @@ async fn letters_that_trap_again_stay_and_are_rows_once_the_plugin_is_fixed() {
         let plugin = transform("hostile-column", &format!("{{ mode = \"{mode}\" }}"));
         file(schema, &format!("{plugin}\n[limits]\ntime = \"300ms\"\n"))
     };
-    let text = |id: usize| format!(r#"{{"id":{id},"text":"{}"}}"#, if id % 50 == 0 { "boom" } else { "calm" });
+    let text = |id: usize| format!(r#"{{"id":{id},"text":"{}"}}"#, if id.is_multiple_of(50) { "boom" } else { "calm" });
     for mode in ["trap-marker", "loop-marker"] {
         let case = Case::new(&with_plugin(mode), (0..200).map(text));
         let letters = case.list(&[]);

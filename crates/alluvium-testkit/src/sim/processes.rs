@@ -8,9 +8,10 @@ use super::source::SimSource;
 use super::store::Store;
 use super::table::SimTable;
 use super::world::{Gate, Life, Protocol, World};
+use alluvium_core::edge::{Edge, Point};
 use alluvium_core::position::PositionError;
 use alluvium_core::seam::Table;
-use alluvium_core::{Classified, ErrorClass, Fault, Partition};
+use alluvium_core::{Classified, ErrorClass, Fault, Hook, Partition};
 use alluvium_runtime::{Compute, Driver, Error, PipelineRun, Plugins, RunOptions, Shutdown, Stats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,8 +103,9 @@ impl Stage {
             let pace = move || Duration::from_millis(dice.within(0..slowness));
             let options = RunOptions { until_end, workers: scenario.workers, compute: Compute::Inline(Arc::new(pace)) };
             let (dice, doomed) = (world.clone(), own_gate.clone());
-            let hook = move |point: &'static str| {
-                if dice.strikes(faults.death) {
+            let hook = move |point: Point| {
+                // Polls are so many that nobody would live to commit.
+                if point.edge != Edge::Poll && dice.strikes(faults.death) {
                     dice.note(format_args!("{} dies at {point}", doomed.name));
                     doomed.set(Life::Dead);
                 }
@@ -113,7 +115,7 @@ impl Stage {
                 plugins: Plugins::default(),
                 options,
                 stats: own_stats,
-                hook: Some(Arc::new(hook)),
+                hook: Hook::new(hook),
             };
             Driver::new(run, source, Arc::new(table), &state)?.run(asked).await
         });
