@@ -92,9 +92,9 @@ fn print_letters(proof: &Proof) {
     print_findings("dead letters: ", &letters.findings);
     for wrong in letters.wrong() {
         let LettersProof { partition, rejected, letters, owed } = wrong;
+        let owed = if *owed > 0 { format!(", and {owed} that are yet to be written") } else { String::new() };
         output::line(format!(
-            "FAULT: partition {partition}: {rejected} records were rejected, but there are {} dead letters",
-            letters + owed
+            "FAULT: partition {partition}: {rejected} records were rejected, but there are {letters} dead letters{owed}"
         ));
     }
     if let Some(version) = letters.owed {
