@@ -223,6 +223,7 @@ async fn a_shutdown_is_heard_while_the_table_does_not_answer() {
         });
         let process = start(&stage, "p", false, &held);
         until_committed(&stage, 5).await;
+        sleep(Duration::from_secs(1)).await;
         held.send_replace(Held { loads: true, commits: true });
         // A partition that is new makes it ask the table.
         stage.broker.add_partition();

@@ -73,6 +73,7 @@ impl SimSource {
             waiting: waiting.clone(),
             reading: BTreeMap::new(),
             held: BTreeSet::new(),
+            assigning: None,
             epochs: BTreeMap::new(),
             paused: false,
         };
@@ -207,6 +208,8 @@ struct Reader {
     reading: BTreeMap<Partition, Reading>,
     /// Partitions that are ours, and whose position nobody has told.
     held: BTreeSet<Partition>,
+    /// The assignment whose answer is awaited.
+    assigning: Option<u64>,
     epochs: BTreeMap<Partition, u64>,
     paused: bool,
 }
@@ -257,6 +260,8 @@ impl Reader {
 
     fn command(&mut self, command: Command) {
         match command {
+            // The answer to an assignment that was lost meanwhile says nothing of the next one.
+            Command::Start { rebalance, .. } if self.assigning != Some(rebalance) => {}
             Command::Start { rebalance, positions } => {
                 for (partition, position) in positions {
                     if self.held.remove(&partition) {
@@ -311,6 +316,7 @@ impl Reader {
         let partitions: Vec<_> = self.reading.keys().copied().chain(self.held.iter().copied()).collect();
         self.reading.clear();
         self.held.clear();
+        self.assigning = None;
         self.world.note(format_args!("{} has lost {partitions:?}", self.gate.name));
         if !partitions.is_empty() && self.faults.plant != Some(Plant::HidesLosses) {
             self.tell(Ok(Event::Revoked { partitions, lost: true, ack: Ack::new(|()| ()) }));
@@ -323,6 +329,7 @@ impl Reader {
         match notice {
             Notice::Assigned { rebalance, partitions } => {
                 self.held.extend(partitions.iter().copied());
+                self.assigning = Some(rebalance);
                 let ack = Ack::new(move |positions| send(Command::Start { rebalance, positions }));
                 self.tell(Ok(Event::Assigned { partitions, ack }));
             }
