@@ -38,7 +38,7 @@ async fn kills_lose_and_double_nothing_and_another_engine_reads_the_table() {
     let (_sandbox, mut bench, options) = workbench(server.port()).await;
     const COUNT: u64 = 1_200;
     bench.produce(3, 0..200, COUNT).await;
-    for at in ["upload:after#1", "dead-letters:after#1", "commit:before#1", "commit:after#1"] {
+    for at in ["upload:after#1", "commit:before#1", "commit:after#1", "dead-letters:after#1"] {
         let mut killed = bench.run("killed", &[], &[("ALLUVIUM_KILL_AT", at)]);
         assert!(!killed.wait(PATIENCE).success(), "{at}");
     }
