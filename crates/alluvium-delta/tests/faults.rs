@@ -29,15 +29,6 @@ enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Creation, Kind::Data, Kind::LettersCreation, Kind::Letters, Kind::Schema, Kind::LettersSchema];
 
-const FAULTS: [Fault; 6] = [
-    Fault::LandsThenFails,
-    Fault::Fails,
-    Fault::LandsThenConflicts,
-    Fault::LandsThenHangs,
-    Fault::Hangs,
-    Fault::FailsThenLands,
-];
-
 struct Case {
     store: Arc<FaultyStore>,
     sink: DeltaSink,
@@ -134,7 +125,7 @@ async fn narrow_letters(store: &Arc<dyn ObjectStore>) {
 #[tokio::test(start_paused = true)]
 async fn every_commit_is_settled_after_every_fault() {
     for kind in KINDS {
-        for fault in FAULTS {
+        for fault in Fault::OF_AN_ENTRY {
             let context = format!("{kind:?}, {fault:?}");
             let mut case = Case::new(kind).await;
             case.store.fail_puts(case.entry, fault, 1);

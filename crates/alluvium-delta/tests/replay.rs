@@ -14,15 +14,6 @@ use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use std::sync::Arc;
 use std::time::Duration;
 
-const FAULTS: [Fault; 6] = [
-    Fault::LandsThenFails,
-    Fault::Fails,
-    Fault::LandsThenConflicts,
-    Fault::LandsThenHangs,
-    Fault::Hangs,
-    Fault::FailsThenLands,
-];
-
 /// A table of the offsets 0 to 3 whose letters are those of 1 and 2.
 async fn table() -> (Arc<FaultyStore>, DeltaSink) {
     let store = FaultyStore::new(Arc::new(InMemory::new()));
@@ -96,7 +87,7 @@ async fn check(sink: &DeltaSink, rows: &[(i32, i64, i64)], open: &[i64], context
 #[tokio::test(start_paused = true)]
 async fn a_replay_is_settled_after_every_fault() {
     for entry in ["rows/_delta_log/00000000000000000001", "letters/_delta_log/00000000000000000001"] {
-        for fault in FAULTS {
+        for fault in Fault::OF_AN_ENTRY {
             let context = format!("{entry}, {fault:?}");
             let (store, sink) = table().await;
             let chosen = choose(&sink).await;

@@ -214,7 +214,6 @@ impl Classified for Error {
             | Self::OffsetAt { .. }
             | Self::AssignTimeout { .. }
             | Self::Fetch { .. }
-            | Self::Fatal { .. }
             | Self::Produce { .. }
             | Self::Flush { .. }
             | Self::Transaction { .. }
@@ -223,7 +222,12 @@ impl Classified for Error {
             | Self::DeleteRecords { .. }
             | Self::Sandbox { .. }
             | Self::SandboxEnded => ErrorClass::External,
-            Self::Subscribe { .. } | Self::Assign { .. } | Self::Chunk { .. } | Self::Closed { .. } => ErrorClass::Bug,
+            // Nothing comes after a fatal error: it must end the pipeline while its reason is at hand.
+            Self::Fatal { .. }
+            | Self::Subscribe { .. }
+            | Self::Assign { .. }
+            | Self::Chunk { .. }
+            | Self::Closed { .. } => ErrorClass::Bug,
         }
     }
 
@@ -298,5 +302,19 @@ fn group_hint(code: RDKafkaErrorCode) -> String {
         }
         RDKafkaErrorCode::GroupMaxSizeReached => "the brokers' group.max.size is reached".to_owned(),
         _ => "check `group`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nothing_comes_after_is_never_waited_out() {
+        let fatal = |code| Error::Fatal { topic: "orders".to_owned(), code, reason: "gone".to_owned() };
+        assert_eq!(fatal(RDKafkaErrorCode::Fatal).class(), ErrorClass::Bug);
+        assert_eq!(Error::Closed { topic: "orders".to_owned() }.class(), ErrorClass::Bug);
+        // Another process with the same identity is the owner's to end.
+        assert_ne!(fatal(RDKafkaErrorCode::FencedInstanceId).class(), ErrorClass::External);
     }
 }

@@ -69,7 +69,7 @@ impl<F: Send + 'static> Worker<F> {
     ) -> Result<Self, Error> {
         let (jobs, mut queue) = mpsc::unbounded_channel();
         let charges = [budget.charge(0), open.charge(0)];
-        let mut state = State { table, stages, charges, budget, writer: None, share: Share::default() };
+        let mut state = State { table, stages, charges, budget, writer: None, share: Share::default(), letters: 0 };
         // The driver is gone when nobody listens.
         let tell = move |error| drop(faults.send(error));
         match compute {
@@ -109,6 +109,8 @@ struct State<T: Table> {
     budget: Budget,
     writer: Option<(SchemaRef, T::Writer)>,
     share: Share<T::File>,
+    /// The bytes of the share's dead letters.
+    letters: usize,
     /// The bytes held by the open writer and the dead letters, charged to both budgets.
     charges: [Charge; 2],
 }
@@ -143,6 +145,7 @@ impl<T: Table> State<T> {
             Job::Reset => {
                 self.writer = None;
                 self.share = Share::default();
+                self.letters = 0;
                 self.charge(0);
                 Ok(())
             }
@@ -168,12 +171,10 @@ impl<T: Table> State<T> {
         }
         self.account(chunk, processed.counts)?;
         self.share.schema = Some(schema.clone());
-        if self.share.plan.is_none() || !processed.dead_letters.is_empty() || processed.counts.rows > 0 {
-            self.share.plan = Some(processed.layout.plan_digest().to_owned());
-        }
+        self.share.plan = Some(processed.layout.plan_digest().to_owned());
+        self.letters += processed.dead_letters.iter().map(DeadLetter::memory).sum::<usize>();
         self.share.dead_letters.extend(processed.dead_letters);
-        let letters: usize = self.share.dead_letters.iter().map(DeadLetter::memory).sum();
-        self.charge(self.writer.as_ref().map_or(0, |(_, writer)| writer.memory()) + letters);
+        self.charge(self.writer.as_ref().map_or(0, |(_, writer)| writer.memory()) + self.letters);
         Ok(())
     }
 
@@ -206,8 +207,7 @@ impl<T: Table> State<T> {
         let (partition, span) =
             self.share.progress.first_key_value().map_or((Partition(0), Span::empty(0)), |(p, (span, _))| (*p, *span));
         self.close().map_err(|source| Error::Encode { partition, span, source: Fault::new(source) })?;
-        let letters = self.share.dead_letters.iter().map(DeadLetter::memory).sum();
-        self.share.charges.push(self.budget.charge(letters));
+        self.share.charges.push(self.budget.charge(std::mem::take(&mut self.letters)));
         self.charge(0);
         Ok(std::mem::take(&mut self.share))
     }

@@ -32,6 +32,18 @@ pub enum Fault {
     Slow,
 }
 
+impl Fault {
+    /// Those that can befall the entry of a commit.
+    pub const OF_AN_ENTRY: [Self; 6] = [
+        Self::LandsThenFails,
+        Self::Fails,
+        Self::LandsThenConflicts,
+        Self::LandsThenHangs,
+        Self::Hangs,
+        Self::FailsThenLands,
+    ];
+}
+
 /// The kinds of requests that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {

@@ -70,7 +70,7 @@ fn escaped_char(bytes: &[u8], at: usize) -> Option<(char, usize)> {
     Some((character, at + 2))
 }
 
-/// The UTF-16 unit of the `\uXXXX` at `at`.
+/// The UTF-16 unit that `\u` and four hex digits at `at` stand for.
 fn hex_unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..)?.strip_prefix(b"\\u")?.first_chunk::<4>()?;
     digits.iter().try_fold(0, |unit, digit| Some(unit * 16 + char::from(*digit).to_digit(16)?))
