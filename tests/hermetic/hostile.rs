@@ -142,6 +142,7 @@ hostile! {
 /// Of two pipelines in one process, one has a plugin that loops on a record now and then, so that its
 /// threads are always busy searching. Each has as many threads as there are cores: the other's fair
 /// share is half of them, which is what it may cost, and as much again for the noise of a busy machine.
+/// Were it to wait for the other, it would take the minute that the other's searches take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healthy_pipeline_keeps_its_pace_beside_one_that_always_loops() {
     // Seconds of work, in what a sandbox can hold of a partition.
@@ -174,7 +175,7 @@ async fn a_healthy_pipeline_keeps_its_pace_beside_one_that_always_loops() {
     // Of the same topic into three tables: alone, beside the other, and alone again.
     let mut took = Vec::new();
     for (name, beside) in [("alone", false), ("beside", true), ("again", false)] {
-        let own = Options { flush: "rows = 5_000".to_owned(), ..Options::default() };
+        let own = Options { flush: "rows = 5_000\nevery = \"200ms\"".to_owned(), ..Options::default() };
         bench.write(&format!("{name}.toml"), &healthy, &own);
         let file = format!("{name}.toml");
         let files = if beside { vec!["run", "--json", "hostile.toml", &file] } else { vec!["run", "--json", &file] };
@@ -194,7 +195,7 @@ async fn a_healthy_pipeline_keeps_its_pace_beside_one_that_always_loops() {
     }
     println!("alone {:?}, beside a looping plugin {:?}, alone again {:?}", took[0], took[1], took[2]);
     let alone = took[0].max(took[2]);
-    assert!(took[1] < alone * 4 + Duration::from_secs(1), "{took:?}");
+    assert!(took[1] < alone * 4 + Duration::from_secs(5), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
