@@ -59,8 +59,10 @@ fn components(args: &Args) -> Result<PathBuf> {
     Ok(out)
 }
 
+/// The repository that `cargo xtask` was called in. Cargo tells it at run time too, which counts: with one
+/// target directory for several clones, it can find the program of one of them fresh enough for another.
 pub fn repository() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     Ok(here.parent().context("the xtask crate lies in no repository")?.to_owned())
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask setup`: what builds and tests need from the system.
 
+use crate::plugins::repository;
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
@@ -83,7 +84,7 @@ pub fn cache_dir() -> Result<PathBuf> {
 /// The interpreter of an environment with the readers that the interop tests use.
 pub fn python() -> Result<PathBuf> {
     let wanted =
-        fs::read_to_string(interop().join("requirements.txt")).context("reading tests/interop/requirements.txt")?;
+        fs::read_to_string(interop()?.join("requirements.txt")).context("reading tests/interop/requirements.txt")?;
     let dir = cache_dir()?.join("python");
     let (python, stamp) = (dir.join("bin/python"), dir.join("requirements.txt"));
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
@@ -92,14 +93,14 @@ pub fn python() -> Result<PathBuf> {
     println!("making a Python environment in {}", dir.display());
     run_quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    run_quietly(Command::new(&python).args(pip).arg(interop().join("requirements.txt")))?;
+    run_quietly(Command::new(&python).args(pip).arg(interop()?.join("requirements.txt")))?;
     fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
     Ok(python)
 }
 
 /// The jars that pyspark lacks to read Delta tables.
 pub fn spark_jars() -> Result<PathBuf> {
-    let pom = interop().join("spark.pom.xml");
+    let pom = interop()?.join("spark.pom.xml");
     let wanted = fs::read_to_string(&pom).context("reading tests/interop/spark.pom.xml")?;
     let dir = cache_dir()?.join("spark-jars");
     let stamp = dir.join("made-from.pom.xml");
@@ -126,8 +127,8 @@ pub fn spark_jars() -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn interop() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/interop")
+fn interop() -> Result<PathBuf> {
+    Ok(repository()?.join("tests/interop"))
 }
 
 /// Runs a command; its output is shown only when it fails.
