@@ -8,7 +8,7 @@ use alluvium_config::{Mapping, Pipeline};
 use alluvium_core::data_type::quoted;
 use alluvium_core::seam::TableState;
 use alluvium_core::{DataType, PluginRef};
-use alluvium_schema::{Coercion, ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
+use alluvium_schema::{ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
 use alluvium_wasm::{AccessField, ColumnAccess};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +52,7 @@ impl Planner {
             max_columns: pipeline.schema.max_columns,
             rescued: pipeline.sink.metadata.rescued.clone(),
             reserved,
+            drops: Vec::new(),
         };
         let partition_by = pipeline.sink.partition_by.clone();
         let base = Base { mapping: pipeline.schema.mapping.clone(), options, accesses, metadata, partition_by };
@@ -221,15 +222,13 @@ impl Base {
 
 fn column_spec(column: &alluvium_config::Column) -> ColumnSpec {
     ColumnSpec {
-        name: column.name.clone(),
-        data_type: column.data_type.clone(),
         from: Some(column.from.clone()),
-        coercion: Coercion::default(),
         on_conflict: match column.on_conflict {
             alluvium_config::OnConflict::Reject => OnConflict::Reject,
             alluvium_config::OnConflict::Rescue => OnConflict::Rescue,
             alluvium_config::OnConflict::Stop => OnConflict::Stop,
         },
+        ..ColumnSpec::new(&column.name, column.data_type.clone())
     }
 }
 

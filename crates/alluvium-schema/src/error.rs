@@ -26,6 +26,16 @@ pub enum PlanError {
     MapKey { column: String, key: DataType },
     #[error("column '{column}': {coercion} does not apply to the type {data_type}")]
     Coercion { column: String, coercion: &'static str, data_type: String },
+    #[error("column '{column}': a column of type {data_type} cannot be made by `{derivation}`")]
+    Derivation { column: String, derivation: &'static str, data_type: DataType },
+    #[error("column '{column}' takes a part of a value, and has a default")]
+    DerivedDefault { column: String },
+    #[error("column '{column}' cannot take the default {default}: {reason}")]
+    Default { column: String, default: String, reason: String },
+    #[error("the path of a field to drop is empty")]
+    DropEmpty,
+    #[error("{path} is dropped, but column '{column}' reads it")]
+    Dropped { path: String, column: String },
     #[error("the plan has {columns} columns, counting the fields of structs, but at most {max} are allowed")]
     TooMany { columns: usize, max: usize },
     #[error("column '{column}' has the type {planned} in the plan, but {table} in the table")]
@@ -57,6 +67,16 @@ impl Classified for PlanError {
             Self::Type { .. } => "write the type as Spark's DDL does, as in decimal(10,2)".to_owned(),
             Self::MapKey { .. } => "declare it as map<string,…>".to_owned(),
             Self::Coercion { .. } => "remove the coercion, or change the column's type".to_owned(),
+            Self::Derivation { derivation: "date", .. } => {
+                "declare it as date; a number is read as a timestamp with one of the epoch coercions".to_owned()
+            }
+            Self::Derivation { .. } => {
+                "give a separator, and a type that is neither a list nor a map nor a struct".to_owned()
+            }
+            Self::DerivedDefault { .. } => "remove the default".to_owned(),
+            Self::Default { .. } => "write it as JSON, as in \"0\" or \"\\\"none\\\"\"".to_owned(),
+            Self::DropEmpty => "name the record's field that is left out".to_owned(),
+            Self::Dropped { .. } => "drop it, or read it".to_owned(),
             Self::TooMany { .. } => "declare fewer columns, or raise max_columns".to_owned(),
             Self::TableType { table, .. } => format!("declare it as {table}, or write to another column"),
             Self::TableColumn { .. } => "write to another table".to_owned(),

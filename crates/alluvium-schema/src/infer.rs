@@ -3,6 +3,7 @@
 use crate::plan::{forbidden, leaves};
 use crate::{Coercion, Column, Evolve, GrowError, Plan, Shape, path};
 use alluvium_core::{DataType, data_type};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 impl Plan {
@@ -15,21 +16,30 @@ impl Plan {
     /// those that declared columns pick out of an object. A field that only the table has becomes
     /// its column, with its type.
     ///
-    /// With `evolve = "none"` nothing is added, and with `"stop"` an unknown field that holds a
+    /// With `evolve = "none"` and `"approve"` nothing is added, and with `"stop"` an unknown field that holds a
     /// value is an error, once the plan is settled.
     pub fn grow(&self, shape: &Shape) -> Result<Option<Self>, GrowError> {
+        let shape = &*self.without_drops(shape);
         if self.settled && self.evolve == Evolve::Stop {
             let mut fields = Vec::new();
             unknown(&self.columns, shape, &mut Vec::new(), &mut fields);
             return if fields.is_empty() { Ok(None) } else { Err(GrowError::Unknown { fields }) };
         }
-        if self.settled && self.evolve == Evolve::None {
+        if self.settled && matches!(self.evolve, Evolve::None | Evolve::Approve) {
             return Ok(None);
         }
         let mut plan = self.clone();
         let added = plan.add_fields(shape);
         plan.settled |= added;
         Ok(added.then_some(plan))
+    }
+
+    fn without_drops<'s>(&self, shape: &'s Shape) -> Cow<'s, Shape> {
+        let mut shape = Cow::Borrowed(shape);
+        for path in &self.drops {
+            shape.to_mut().remove(path);
+        }
+        shape
     }
 
     fn add_fields(&mut self, shape: &Shape) -> bool {
@@ -113,6 +123,13 @@ impl Inferred {
             json_text.push(inner);
         }
         self.data_type
+    }
+}
+
+impl Shape {
+    /// The type that inference would give it; none while it is not known.
+    pub fn inferred(&self) -> Option<DataType> {
+        infer(self, usize::MAX).map(|inferred| inferred.data_type)
     }
 }
 

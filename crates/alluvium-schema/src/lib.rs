@@ -38,5 +38,5 @@ mod shape;
 
 pub use decode::{Decoded, Decoder, Reject, Stop};
 pub use error::{DecodeError, GrowError, PlanError};
-pub use plan::{COERCIONS, Coercion, Column, ColumnSpec, Evolve, OnConflict, Plan, PlanOptions};
+pub use plan::{COERCIONS, Coercion, Column, ColumnSpec, Derivation, Evolve, OnConflict, Plan, PlanOptions};
 pub use shape::{Kind, Shape};

@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 pub enum Kind {
     Null,
     Boolean,
-    Number,
+    /// A number spelled without a fraction or an exponent.
+    Integer,
+    /// A number spelled with one.
+    Fraction,
     String,
     Object,
     List,
@@ -156,7 +159,8 @@ impl Shape {
         let seen = [
             (Kind::Null, self.null),
             (Kind::Boolean, self.boolean),
-            (Kind::Number, self.numbers != Numbers::default()),
+            (Kind::Integer, self.numbers.integers != Integers::None),
+            (Kind::Fraction, self.numbers.fraction),
             (Kind::String, self.string),
             (Kind::Object, self.object),
             (Kind::List, self.element.is_some()),
@@ -182,6 +186,25 @@ impl Shape {
     /// What the elements of the lists seen here are.
     pub fn element(&self) -> Option<&Shape> {
         self.element.as_deref()
+    }
+
+    /// How many paths there are below this one.
+    pub fn paths(&self) -> usize {
+        let fields: usize = self.fields().map(|(_, shape)| 1 + shape.paths()).sum();
+        fields + self.element.as_ref().map_or(0, |element| 1 + element.paths())
+    }
+
+    /// Forgets a field, the path leading through objects.
+    pub(crate) fn remove(&mut self, path: &[String]) {
+        match path {
+            [] => {}
+            [name] => self.fields.remove(name),
+            [name, rest @ ..] => {
+                if let Some(field) = self.fields.get_mut(name) {
+                    field.remove(rest);
+                }
+            }
+        }
     }
 
     /// Whether a value other than null was seen.
@@ -300,6 +323,24 @@ impl Fields {
                 self.entries[at].1.null = true;
             } else {
                 self.nulls.insert(name, shape);
+            }
+        }
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Shape> {
+        match self.find(name) {
+            Some(at) => self.entries.get_mut(at).map(|(_, shape)| shape),
+            None => self.nulls.get_mut(name),
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.nulls.remove(name);
+        if self.find(name).is_some() {
+            let entries = std::mem::take(&mut self.entries);
+            self.index.clear();
+            for (known, shape) in entries.into_iter().filter(|(known, _)| known != name) {
+                *self.entry(&known) = shape;
             }
         }
     }

@@ -25,7 +25,7 @@ fn compare(plan: &Plan, records: &[Vec<u8>]) {
     let mut unknown_found = false;
     for (input, record) in records.iter().enumerate() {
         let input = input as u32;
-        let what = format!("record {input}: {}", String::from_utf8_lossy(record));
+        let what = format!("record {input}: {}\nplan: {plan}", String::from_utf8_lossy(record));
         let expected = reference::decode(plan, record);
         match expected {
             Outcome::Malformed | Outcome::Conflict => {

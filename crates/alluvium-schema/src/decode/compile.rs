@@ -2,17 +2,20 @@
 
 use super::columns::{Booleans, Bytes, Ends, Values};
 use super::time::DateCache;
-use super::tree::{Field, Key, List, Map, Node, Object, Place, ROOT, Sink, Step, Struct};
-use crate::{Coercion, Column, OnConflict, path};
+use super::tree::{Field, Key, List, Map, Node, Object, Part, Place, ROOT, Sink, Step, Struct, Twin};
+use crate::{Coercion, Column, Derivation, OnConflict, Plan, path};
 use alluvium_core::DataType;
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::DataType as ArrowType;
 
-/// The tree that reads these columns, and the places of its nodes by id.
-pub(super) fn compile(columns: &[Column]) -> (Object, Vec<Place>) {
+/// The tree that reads a plan's columns, and the places of its nodes by id.
+pub(super) fn compile(plan: &Plan) -> (Object, Vec<Place>) {
     let mut sources = Vec::new();
-    for (at, column) in columns.iter().enumerate() {
+    for (at, column) in plan.columns().iter().enumerate() {
         Source::insert(&mut sources, &column.path, column, at);
+    }
+    for path in plan.drops() {
+        Source::insert_drop(&mut sources, path);
     }
     // Of the record itself.
     let root = Place { parent: ROOT, step: Step::Element, data_type: None, on_conflict: OnConflict::Reject };
@@ -23,26 +26,45 @@ pub(super) fn compile(columns: &[Column]) -> (Object, Vec<Place>) {
 
 /// The paths of all columns as a tree.
 enum Source<'p> {
-    Column(&'p Column, usize),
+    /// A value of which a column is made, or several, with their positions; and the paths below it
+    /// that are left out.
+    Columns(Vec<(&'p Column, usize)>, Vec<&'p [String]>),
     Branch(Vec<(&'p str, Source<'p>)>),
+    Drop,
 }
 
 impl<'p> Source<'p> {
     fn insert(sources: &mut Vec<(&'p str, Self)>, path: &'p [String], column: &'p Column, at: usize) {
         match path {
             [] => {}
-            [name] => sources.push((name, Self::Column(column, at))),
+            [name] => match find(sources, name) {
+                Some(Self::Columns(columns, _)) => columns.push((column, at)),
+                _ => sources.push((name, Self::Columns(vec![(column, at)], Vec::new()))),
+            },
             [name, rest @ ..] => {
-                let known =
-                    sources.iter().position(|(known, source)| known == name && matches!(source, Self::Branch(_)));
-                let known = known.unwrap_or_else(|| {
+                if !matches!(find(sources, name), Some(Self::Branch(_))) {
                     sources.push((name, Self::Branch(Vec::new())));
-                    sources.len() - 1
-                });
-                if let Some((_, Self::Branch(inner))) = sources.get_mut(known) {
+                }
+                if let Some(Self::Branch(inner)) = find(sources, name) {
                     Self::insert(inner, rest, column, at);
                 }
             }
+        }
+    }
+
+    fn insert_drop(sources: &mut Vec<(&'p str, Self)>, path: &'p [String]) {
+        let Some((name, rest)) = path.split_first() else { return };
+        match (find(sources, name), rest) {
+            (None, []) => sources.push((name, Self::Drop)),
+            (None, rest) => {
+                let mut inner = Vec::new();
+                Self::insert_drop(&mut inner, rest);
+                sources.push((name, Self::Branch(inner)));
+            }
+            (Some(Self::Branch(inner)), [_, ..]) => Self::insert_drop(inner, rest),
+            (Some(branch @ Self::Branch(_)), []) => *branch = Self::Drop,
+            (Some(Self::Columns(_, drops)), rest) if !rest.is_empty() => drops.push(rest),
+            (Some(Self::Columns(..) | Self::Drop), _) => {}
         }
     }
 
@@ -54,13 +76,21 @@ impl<'p> Source<'p> {
             OnConflict::Stop => 2,
         };
         match self {
-            Self::Column(column, _) => column.on_conflict,
+            Self::Columns(columns, _) => {
+                let all = columns.iter().map(|(column, _)| column.on_conflict);
+                all.max_by_key(strictness).unwrap_or(OnConflict::Rescue)
+            }
             Self::Branch(inner) => {
                 let all = inner.iter().map(|(_, source)| source.on_conflict());
                 all.max_by_key(strictness).unwrap_or(OnConflict::Rescue)
             }
+            Self::Drop => OnConflict::Rescue,
         }
     }
+}
+
+fn find<'s, 'p>(sources: &'s mut [(&'p str, Source<'p>)], name: &str) -> Option<&'s mut Source<'p>> {
+    sources.iter_mut().find(|(known, _)| *known == name).map(|(_, source)| source)
 }
 
 struct Compiler {
@@ -75,23 +105,83 @@ impl Compiler {
     fn branch(&mut self, sources: &[(&str, Source<'_>)], parent: u32) -> Object {
         let mut fields = Vec::with_capacity(sources.len());
         for (name, source) in sources {
-            let (node, column) = match source {
-                Source::Column(column, at) => {
-                    let inside = Inside { column, at: String::new() };
-                    (self.node(&inside, &column.data_type, parent, Step::field(name)), *at)
-                }
-                Source::Branch(inner) => {
-                    let id = self.next_id();
-                    let on_conflict = source.on_conflict();
-                    self.places.push(Place { parent, step: Step::field(name), data_type: None, on_conflict });
-                    let object = Box::new(self.branch(inner, id));
-                    let end = self.next_id();
-                    (Node { id, end, mark: 0, coercion: Coercion::None, sink: Sink::Branch(object) }, 0)
-                }
-            };
-            fields.push(Field { key: Key::new(name), node, next: fields.len() + 1, column });
+            let mut field = self.field(name, source, parent);
+            field.next = fields.len() + 1;
+            fields.push(field);
         }
         Object::new(fields)
+    }
+
+    fn field(&mut self, name: &str, source: &Source<'_>, parent: u32) -> Field {
+        let key = Key::new(name);
+        let no_column = usize::MAX;
+        match source {
+            Source::Columns(columns, drops) if columns.len() == 1 => {
+                let Some((column, at)) = columns.first() else { return self.dropped(name, parent, None) };
+                let node = self.column(column, drops, parent, name);
+                let default = default(column);
+                Field { key, node, next: 0, column: *at, has_default: default.is_some(), default }
+            }
+            Source::Columns(columns, _) => {
+                let id = self.place(name, source.on_conflict(), parent);
+                let twin = |(column, at): &(&Column, usize)| {
+                    let node = self.column(column, &[], parent, name);
+                    Twin { node, column: *at, default: default(column) }
+                };
+                let twins = columns.iter().map(twin).collect::<Vec<_>>();
+                let has_default = twins.iter().any(|twin| twin.default.is_some());
+                let node = self.close(id, Sink::Twins(twins));
+                Field { key, node, next: 0, column: no_column, default: None, has_default }
+            }
+            Source::Branch(inner) => {
+                let id = self.place(name, source.on_conflict(), parent);
+                let object = self.branch(inner, id);
+                let has_default = object.fields.iter().any(|field| field.has_default);
+                let node = self.close(id, Sink::Branch(Box::new(object)));
+                Field { key, node, next: 0, column: no_column, default: None, has_default }
+            }
+            Source::Drop => self.dropped(name, parent, None),
+        }
+    }
+
+    fn place(&mut self, name: &str, on_conflict: OnConflict, parent: u32) -> u32 {
+        let id = self.next_id();
+        self.places.push(Place { parent, step: Step::field(name), data_type: None, on_conflict });
+        id
+    }
+
+    fn close(&self, id: u32, sink: Sink) -> Node {
+        Node { id, end: self.next_id(), mark: 0, coercion: Coercion::None, sink }
+    }
+
+    fn dropped(&mut self, name: &str, parent: u32, data_type: Option<ArrowType>) -> Field {
+        let id = self.place(name, OnConflict::Rescue, parent);
+        let node = self.close(id, Sink::Dropped { data_type, len: 0 });
+        Field { key: Key::new(name), node, next: 0, column: usize::MAX, default: None, has_default: false }
+    }
+
+    fn column(&mut self, column: &Column, drops: &[&[String]], parent: u32, name: &str) -> Node {
+        let inside = Inside { column, at: String::new(), drops: drops.to_vec() };
+        match &column.derivation {
+            Some(Derivation::Date) => {
+                let id = self.next_id();
+                let (data_type, on_conflict) = (Some(column.data_type.clone()), column.on_conflict);
+                self.places.push(Place { parent, step: Step::field(name), data_type, on_conflict });
+                let sink = Sink::DateOf { values: Values::new(), cache: DateCache::default() };
+                Node { coercion: column.coercion(), ..self.close(id, sink) }
+            }
+            Some(derivation) => {
+                let id = self.next_id();
+                let (data_type, on_conflict) = (Some(column.data_type.clone()), column.on_conflict);
+                self.places.push(Place { parent, step: Step::field(name), data_type, on_conflict });
+                let inner = self.node(&inside, &column.data_type, parent, Step::field(name));
+                // The part is a string, whatever it is read as.
+                let inner = Node { coercion: Coercion::ParseString, ..inner };
+                let part = Part { derivation: derivation.clone(), inner, json: Vec::new() };
+                self.close(id, Sink::Part(Box::new(part)))
+            }
+            None => self.node(&inside, &column.data_type, parent, Step::field(name)),
+        }
     }
 
     fn node(&mut self, inside: &Inside<'_>, data_type: &DataType, parent: u32, step: Step) -> Node {
@@ -126,7 +216,7 @@ impl Compiler {
             DataType::TimestampNtz => Sink::TimestampNtz { values: Values::new(), cache: DateCache::default() },
             DataType::Array(element) => {
                 let ArrowType::List(field) = data_type.to_arrow() else { return nothing(data_type) };
-                let item = self.node(&inside.below("element"), element, id, Step::Element);
+                let item = self.node(&inside.within("element"), element, id, Step::Element);
                 Sink::List(Box::new(List { ends: Ends::new(), item, field }))
             }
             DataType::Map(key, value) => {
@@ -134,22 +224,42 @@ impl Compiler {
                 if **key != DataType::String {
                     return nothing(data_type);
                 }
-                let value = self.node(&inside.below("value"), value, id, Step::Value);
+                let value = self.node(&inside.within("value"), value, id, Step::Value);
                 Sink::Map(Box::new(Map { ends: Ends::new(), keys: Bytes::new(), value, field }))
             }
             DataType::Struct(inner) => {
                 let ArrowType::Struct(fields) = data_type.to_arrow() else { return nothing(data_type) };
                 let mut nodes = Vec::with_capacity(inner.len());
                 for field in inner {
-                    let step = Step::field(&field.name);
-                    let node = self.node(&inside.below(&field.name), &field.data_type, id, step);
-                    nodes.push(Field { key: Key::new(&field.name), node, next: nodes.len() + 1, column: 0 });
+                    let mut node = if inside.drops(&field.name) {
+                        self.dropped(&field.name, id, Some(field.data_type.to_arrow()))
+                    } else {
+                        let step = Step::field(&field.name);
+                        let node = self.node(&inside.below(&field.name), &field.data_type, id, step);
+                        Field {
+                            key: Key::new(&field.name),
+                            node,
+                            next: 0,
+                            column: 0,
+                            default: None,
+                            has_default: false,
+                        }
+                    };
+                    node.next = nodes.len() + 1;
+                    nodes.push(node);
+                }
+                for name in inside.dropped().filter(|name| inner.iter().all(|field| field.name != **name)) {
+                    nodes.push(self.dropped(name, id, None));
                 }
                 let object = Object::new(nodes);
                 Sink::Struct(Box::new(Struct { object, validity: NullBufferBuilder::new(1024), fields }))
             }
         }
     }
+}
+
+fn default(column: &Column) -> Option<Box<[u8]>> {
+    column.default.as_ref().map(|json| json.as_bytes().into())
 }
 
 fn nothing(data_type: &DataType) -> Sink {
@@ -161,13 +271,38 @@ struct Inside<'p> {
     column: &'p Column,
     /// The path inside it, as the plan spells it.
     at: String,
+    /// The paths from here to what is left out.
+    drops: Vec<&'p [String]>,
 }
 
-impl Inside<'_> {
+impl<'p> Inside<'p> {
+    /// The place of a field; what is dropped lies below objects only, not below lists and maps.
     fn below(&self, name: &str) -> Self {
+        let below = |path: &&'p [String]| match path {
+            [first, rest @ ..] if first == name && !rest.is_empty() => Some(rest),
+            _ => None,
+        };
+        let drops = self.drops.iter().filter_map(below).collect();
+        Self { drops, ..self.within(name) }
+    }
+
+    /// The place of a list's elements or a map's values.
+    fn within(&self, name: &str) -> Self {
         let mut at = self.at.clone();
         path::push(&mut at, name);
-        Self { column: self.column, at }
+        Self { column: self.column, at, drops: Vec::new() }
+    }
+
+    fn drops(&self, name: &str) -> bool {
+        self.dropped().any(|dropped| dropped == name)
+    }
+
+    /// The fields here that are left out.
+    fn dropped(&self) -> impl Iterator<Item = &'p String> {
+        self.drops.iter().filter_map(|path| match path {
+            [name] => Some(name),
+            _ => None,
+        })
     }
 
     fn coercion(&self) -> Coercion {

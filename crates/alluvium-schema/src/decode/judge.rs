@@ -47,6 +47,26 @@ impl<'d> Judge<'d> {
         Verdict::Row
     }
 
+    /// Adds what the values in conflict look like.
+    pub(super) fn add_conflicts(&self, shape: &mut Shape) {
+        for note in self.conflicts() {
+            self.shape_at(note.id, shape).merge(Shape::of_value(note.value.of(self.record)));
+        }
+    }
+
+    /// The shape at a place.
+    fn shape_at<'s>(&self, id: u32, mut shape: &'s mut Shape) -> &'s mut Shape {
+        for (_, place) in self.way(id) {
+            shape = match &place.step {
+                Step::Field { name, .. } => shape.field_mut(name),
+                Step::Element => shape.element_mut(),
+                // A map's values are of one type, whatever their keys.
+                Step::Value => shape.field_mut("value"),
+            };
+        }
+        shape
+    }
+
     fn conflicts(&self) -> impl Iterator<Item = &'d Note> {
         self.notes.iter().filter(|note| note.what == What::Conflict)
     }
@@ -97,7 +117,12 @@ impl<'d> Judge<'d> {
         rescued.push_nulls(row - rescued.len());
         let written = rescued.push_with(|out| {
             let mut writer = RescueWriter::new(out);
+            let mut last = None;
             for note in self.notes.iter().filter(kept) {
+                // Several columns can be made from one value.
+                if last.replace(note.value) == Some(note.value) {
+                    continue;
+                }
                 let mut parents = Vec::new();
                 for (id, place) in self.way(note.id) {
                     if let Step::Field { key, .. } = &place.step {
@@ -119,15 +144,7 @@ impl<'d> Judge<'d> {
     fn add_unknown(&self, unknown: &mut Shape) {
         let is_unknown = |note: &&Note| matches!(note.what, What::Unknown | What::UnknownInside);
         for note in self.notes.iter().filter(is_unknown) {
-            let mut shape = &mut *unknown;
-            for (_, place) in self.way(note.id) {
-                shape = match &place.step {
-                    Step::Field { name, .. } => shape.field_mut(name),
-                    Step::Element => shape.element_mut(),
-                    // A map's values are of one type, whatever their keys.
-                    Step::Value => shape.field_mut("value"),
-                };
-            }
+            let shape = self.shape_at(note.id, unknown);
             let name = unescaped(note.key.of(self.record));
             shape.field_mut(&String::from_utf8_lossy(&name)).merge(Shape::of_value(note.value.of(self.record)));
         }

@@ -4,6 +4,7 @@ mod columns;
 mod compile;
 mod judge;
 mod map;
+mod missing;
 mod notes;
 mod read;
 mod time;
@@ -46,6 +47,7 @@ pub struct Decoded {
     pub rejects: Vec<Reject>,
     /// Unknown fields in the rows: those that [`Plan::grow`] would add, or would stop for. None on
     /// the common path. Until the plan is grown and the records are decoded anew they are rescued.
+    /// With a plan of a plugin: all unknown fields, and the values in conflict, of rejected records too.
     pub unknown: Option<Shape>,
     /// A value that stops the pipeline. Its record is neither row nor reject, and those after it
     /// were not read.
@@ -88,7 +90,7 @@ impl fmt::Debug for Decoder {
 
 impl Decoder {
     pub fn new(plan: Arc<Plan>) -> Self {
-        let (root, places) = compile(plan.columns());
+        let (root, places) = compile(&plan);
         Self {
             schema: plan.schema(),
             root,
@@ -133,6 +135,9 @@ impl Decoder {
                 Ok(()) if self.state.notes.len() == 0 => Verdict::Row,
                 Ok(()) => {
                     let judge = Judge { record: bytes, notes: &self.state.notes, places: &self.places };
+                    if let Some(news) = unknown.as_mut().filter(|_| self.plan.wants_news()) {
+                        judge.add_conflicts(news);
+                    }
                     judge.judge(inputs.len(), &mut self.rescued, unknown.as_mut())
                 }
             };
@@ -158,12 +163,13 @@ impl Decoder {
     }
 
     fn wants_unknown(&self) -> bool {
-        self.plan.evolve() != Evolve::None || !self.plan.is_settled()
+        let held = matches!(self.plan.evolve(), Evolve::None | Evolve::Approve);
+        !held || !self.plan.is_settled() || self.plan.wants_news()
     }
 
     /// Whether growth would not just pass over it.
     fn is_news(&self, unknown: &Shape) -> bool {
-        !unknown.is_empty() && !matches!(self.plan.grow(unknown), Ok(None))
+        !unknown.is_empty() && (self.plan.wants_news() || !matches!(self.plan.grow(unknown), Ok(None)))
     }
 
     fn finish(&mut self, rows: usize) -> Result<RecordBatch, arrow_schema::ArrowError> {

@@ -80,6 +80,18 @@ impl Notes {
         self.notes.iter().filter(|note| note.what != What::Void)
     }
 
+    /// Whether one of the notes from this one on stands.
+    pub(super) fn any_since(&self, mark: u32) -> bool {
+        let notes = self.notes.get(mark as usize..).unwrap_or_default();
+        notes.iter().any(|note| note.what != What::Void)
+    }
+
+    /// Forgets the notes from this one on.
+    #[cold]
+    pub(super) fn truncate(&mut self, mark: u32) {
+        self.notes.truncate(mark as usize);
+    }
+
     pub(super) fn conflict(&mut self, id: u32, value: Range<usize>) {
         let value = value.into();
         let key = Stretch::default();

@@ -5,11 +5,12 @@
 //! the record and has to be cut back.
 
 use super::map::{Members, read_map};
+use super::missing::push_missing;
 use super::notes::Notes;
 use super::time;
-use super::tree::{List, Node, Object, ROOT, Sink};
-use crate::Coercion;
-use crate::json::{Fault, Number, Scanner, Text};
+use super::tree::{List, Node, Object, Part, ROOT, Sink, Twin};
+use crate::json::{Fault, Number, Scanner, Text, quote};
+use crate::{Coercion, Derivation};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// How many bytes or entries of a buffer are kept from one chunk to the next.
@@ -128,7 +129,7 @@ fn read_object(
         for field in &mut object.fields {
             if field.node.len() == row {
                 state.spend_null(&field.node)?;
-                field.node.push_null();
+                if field.has_default { push_missing(field, state) } else { field.node.push_null() }
             }
         }
     }
@@ -293,6 +294,29 @@ pub(super) fn read_value(
             }
             fits
         }
+        Sink::Twins(twins) => {
+            read_twins(scanner, twins, start, depth, state)?;
+            true
+        }
+        Sink::Part(part) => read_part(scanner, part, first, depth, state)?,
+        Sink::DateOf { values, cache } => {
+            let time = match node.coercion {
+                Coercion::None => {
+                    let text = read_text(scanner, first)?;
+                    text.and_then(|text| time::timestamp(text.unescaped(scratch), cache))
+                }
+                coercion => {
+                    let number = read_number(scanner, first, false, scratch)?;
+                    number.and_then(|number| time::epoch(number, coercion))
+                }
+            };
+            values.push_some(time.and_then(time::date_of))
+        }
+        Sink::Dropped { len, .. } => {
+            scanner.skip_value(depth)?;
+            *len += 1;
+            true
+        }
         Sink::Nothing { .. } => false,
     };
     if fits { Ok(()) } else { read_conflict(scanner, node, start, depth, state) }
@@ -359,6 +383,52 @@ fn read_boolean(
         },
         _ => None,
     })
+}
+
+/// Reads one value once for each column that is made from it.
+#[inline(never)]
+fn read_twins(
+    scanner: &mut Scanner<'_>,
+    twins: &mut [Twin],
+    start: usize,
+    depth: u32,
+    state: &mut State,
+) -> Result<(), Fault> {
+    for twin in twins {
+        scanner.at = start;
+        read_value(scanner, &mut twin.node, depth, state)?;
+    }
+    Ok(())
+}
+
+/// Reads a part of a string; whether it fits.
+#[inline(never)]
+fn read_part(
+    scanner: &mut Scanner<'_>,
+    part: &mut Part,
+    first: u8,
+    depth: u32,
+    state: &mut State,
+) -> Result<bool, Fault> {
+    let Some(text) = read_text(scanner, first)? else { return Ok(false) };
+    let Ok(text) = std::str::from_utf8(text.unescaped(&mut state.scratch)) else { return Ok(false) };
+    let found = match &part.derivation {
+        Derivation::Before(separator) => text.split_once(separator.as_str()).map(|(before, _)| before),
+        Derivation::After(separator) => text.split_once(separator.as_str()).map(|(_, after)| after),
+        Derivation::Date => None,
+    };
+    let Some(found) = found else { return Ok(false) };
+    part.json.clear();
+    quote(found, &mut part.json);
+    let (rows, notes) = (part.inner.len(), state.notes.len());
+    read_value(&mut Scanner::new(&part.json), &mut part.inner, depth, state)?;
+    let fits = state.notes.len() == notes;
+    if !fits {
+        // The place of the note is in the part, not in the record.
+        state.notes.truncate(notes);
+        part.inner.truncate(rows);
+    }
+    Ok(fits)
 }
 
 #[inline(never)]

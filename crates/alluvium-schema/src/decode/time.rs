@@ -54,6 +54,11 @@ pub(super) fn epoch(number: Number<'_>, coercion: Coercion) -> Option<i64> {
     in_range(i64::try_from(number.floor_shifted(shift)?).ok()?)
 }
 
+/// The date in UTC of a timestamp in microseconds.
+pub(super) fn date_of(micros: i64) -> Option<i32> {
+    i32::try_from(micros.div_euclid(DAY_SECONDS * MICROS)).ok()
+}
+
 /// Days since the epoch of a whole number of them.
 pub(super) fn epoch_days(number: Number<'_>) -> Option<i32> {
     let days = number.to_i64().filter(|days| DAYS.contains(days))?;

@@ -3,7 +3,7 @@
 use super::columns::{Booleans, Bytes, Ends, Values};
 use super::time::DateCache;
 use crate::json::{Scanner, quote};
-use crate::{Coercion, OnConflict};
+use crate::{Coercion, Derivation, OnConflict};
 use alluvium_core::DataType;
 use arrow_array::types::{
     BinaryType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -91,6 +91,20 @@ pub(super) enum Sink {
     Struct(Box<Struct>),
     /// An object of which columns read parts; no column itself.
     Branch(Box<Object>),
+    /// A value from which several columns are made.
+    Twins(Vec<Twin>),
+    /// A part of a string.
+    Part(Box<Part>),
+    /// The date of a timestamp.
+    DateOf {
+        values: Values<i32>,
+        cache: DateCache,
+    },
+    /// What is left out, null in its column where there is one.
+    Dropped {
+        data_type: Option<ArrowType>,
+        len: usize,
+    },
     /// A type that no JSON value has: a map whose keys are not strings.
     Nothing {
         data_type: ArrowType,
@@ -117,6 +131,20 @@ pub(super) struct Struct {
     pub(super) fields: Fields,
 }
 
+/// One of the columns that are made from one value.
+pub(super) struct Twin {
+    pub(super) node: Node,
+    pub(super) column: usize,
+    pub(super) default: Option<Box<[u8]>>,
+}
+
+pub(super) struct Part {
+    pub(super) derivation: Derivation,
+    pub(super) inner: Node,
+    /// The part as a JSON string, for `inner` to read.
+    pub(super) json: Vec<u8>,
+}
+
 /// The fields that are read of an object.
 pub(super) struct Object {
     pub(super) fields: Vec<Field>,
@@ -136,6 +164,10 @@ pub(super) struct Field {
     pub(super) next: usize,
     /// The column of which this is the root, or one of those below a branch: unused inside columns.
     pub(super) column: usize,
+    /// JSON for records that do not have the field.
+    pub(super) default: Option<Box<[u8]>>,
+    /// Whether there is such a default here or below.
+    pub(super) has_default: bool,
 }
 
 /// A key, made ready to be recognised.
@@ -241,10 +273,21 @@ impl Object {
     pub(super) fn finish_columns(&mut self, columns: &mut [Option<ArrayRef>]) -> Result<(), ArrowError> {
         self.len = 0;
         for field in &mut self.fields {
-            if let Sink::Branch(object) = &mut field.node.sink {
-                object.finish_columns(columns)?;
-            } else if let Some(column) = columns.get_mut(field.column) {
-                *column = Some(field.node.finish()?);
+            match &mut field.node.sink {
+                Sink::Branch(object) => object.finish_columns(columns)?,
+                Sink::Twins(twins) => {
+                    for twin in twins {
+                        if let Some(column) = columns.get_mut(twin.column) {
+                            *column = Some(twin.node.finish()?);
+                        }
+                    }
+                }
+                Sink::Dropped { data_type: None, len } => *len = 0,
+                _ => {
+                    if let Some(column) = columns.get_mut(field.column) {
+                        *column = Some(field.node.finish()?);
+                    }
+                }
             }
         }
         Ok(())
@@ -268,7 +311,10 @@ impl Node {
             Sink::Map(map) => map.ends.len(),
             Sink::Struct(inner) => inner.object.len,
             Sink::Branch(object) => object.len,
-            Sink::Nothing { len, .. } => *len,
+            Sink::Twins(twins) => twins.first().map_or(0, |twin| twin.node.len()),
+            Sink::Part(part) => part.inner.len(),
+            Sink::DateOf { values, .. } => values.len(),
+            Sink::Nothing { len, .. } | Sink::Dropped { len, .. } => *len,
         }
     }
 
@@ -291,7 +337,10 @@ impl Node {
                 inner.validity.append_null();
             }
             Sink::Branch(object) => object.push_null(),
-            Sink::Nothing { len, .. } => *len += 1,
+            Sink::Twins(twins) => twins.iter_mut().for_each(|twin| twin.node.push_null()),
+            Sink::Part(part) => part.inner.push_null(),
+            Sink::DateOf { values, .. } => values.push_null(),
+            Sink::Nothing { len, .. } | Sink::Dropped { len, .. } => *len += 1,
         }
     }
 
@@ -323,7 +372,10 @@ impl Node {
                 inner.validity.truncate(to);
             }
             Sink::Branch(object) => object.truncate(to),
-            Sink::Nothing { len, .. } => *len = to.min(*len),
+            Sink::Twins(twins) => twins.iter_mut().for_each(|twin| twin.node.truncate(to)),
+            Sink::Part(part) => part.inner.truncate(to),
+            Sink::DateOf { values, .. } => values.truncate(to),
+            Sink::Nothing { len, .. } | Sink::Dropped { len, .. } => *len = to.min(*len),
         }
     }
 
@@ -354,8 +406,15 @@ impl Node {
             }
             Sink::Map(map) => Arc::new(map.finish()?),
             Sink::Struct(inner) => Arc::new(inner.finish()?),
-            Sink::Branch(_) => new_null_array(&ArrowType::Null, 0),
-            Sink::Nothing { data_type, len } => new_null_array(data_type, std::mem::take(len)),
+            Sink::Part(part) => part.inner.finish()?,
+            Sink::DateOf { values, .. } => Arc::new(values.finish::<Date32Type>()?),
+            // These are no column themselves.
+            Sink::Branch(_) | Sink::Twins(_) | Sink::Dropped { data_type: None, .. } => {
+                new_null_array(&ArrowType::Null, 0)
+            }
+            Sink::Nothing { data_type, len } | Sink::Dropped { data_type: Some(data_type), len } => {
+                new_null_array(data_type, std::mem::take(len))
+            }
         })
     }
 }
@@ -375,7 +434,13 @@ impl Map {
 impl Struct {
     fn finish(&mut self) -> Result<StructArray, ArrowError> {
         let len = std::mem::take(&mut self.object.len);
-        let columns = self.object.fields.iter_mut().map(|field| field.node.finish()).collect::<Result<_, _>>()?;
+        let mut columns = Vec::with_capacity(self.fields.len());
+        for field in &mut self.object.fields {
+            match &mut field.node.sink {
+                Sink::Dropped { data_type: None, len } => *len = 0,
+                _ => columns.push(field.node.finish()?),
+            }
+        }
         StructArray::try_new_with_length(self.fields.clone(), columns, self.validity.finish(), len)
     }
 }

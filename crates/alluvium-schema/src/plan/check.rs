@@ -1,10 +1,12 @@
 //! Finding all that is wrong with a plan.
 
+use super::column::is_simple;
 use super::{Column, Evolve, Origin, Plan, forbidden, leaves, same_name};
-use crate::{PlanError, path};
-use alluvium_core::DataType;
+use crate::{Decoder, OnConflict, PlanError, PlanOptions, path};
+use alluvium_core::{DataType, Packed};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The deepest nesting of a column's type: a record nests 128 deep, itself included.
 const MAX_DEPTH: usize = 127;
@@ -22,6 +24,8 @@ pub(super) struct Draft {
     columns: Vec<Column>,
     #[serde(default)]
     undeclared: Vec<Column>,
+    #[serde(default)]
+    drops: Vec<Vec<String>>,
 }
 
 impl TryFrom<Draft> for Plan {
@@ -30,13 +34,14 @@ impl TryFrom<Draft> for Plan {
     /// Refuses what would make decoding go wrong. Names are not checked: the columns of a table
     /// may have names that no new column could get.
     fn try_from(draft: Draft) -> Result<Self, PlanError> {
-        let Draft { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared } = draft;
-        let plan = Self { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared };
+        let Draft { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared, drops } = draft;
+        let plan = Self { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared, drops };
         let mut errors = Vec::new();
         for column in &plan.columns {
             check_structure(column, &mut errors);
         }
         check_overlaps(&plan.columns, &mut errors);
+        plan.check_drops(&mut errors);
         errors.into_iter().next().map_or(Ok(plan), Err)
     }
 }
@@ -59,11 +64,31 @@ impl Plan {
             check_field_names(&column.name, &column.data_type, &mut errors);
         }
         check_overlaps(&self.columns, &mut errors);
+        self.check_drops(&mut errors);
         let columns = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
         if columns > self.max_columns {
             errors.push(PlanError::TooMany { columns, max: self.max_columns });
         }
         errors
+    }
+
+    /// A field cannot be left out and read.
+    fn check_drops(&self, errors: &mut Vec<PlanError>) {
+        for drop in &self.drops {
+            if drop.is_empty() {
+                errors.push(PlanError::DropEmpty);
+                continue;
+            }
+            let read = self.columns.iter().find(|column| {
+                let inside = drop.strip_prefix(column.path.as_slice());
+                column.path.starts_with(drop)
+                    || (self.origin != Origin::Inferred
+                        && inside.is_some_and(|inside| has_field(&column.data_type, inside)))
+            });
+            if let Some(column) = read {
+                errors.push(PlanError::Dropped { path: path::join(drop), column: column.name.clone() });
+            }
+        }
     }
 
     /// The metadata or rescued column that goes by this name.
@@ -87,9 +112,24 @@ pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
         errors.push(type_error(reason));
         return;
     }
+    if let Some(derivation) = &column.derivation {
+        if !derivation.applies_to(&column.data_type, column.coercion()) {
+            let (column, data_type) = (column.name.clone(), column.data_type.clone());
+            errors.push(PlanError::Derivation { column, derivation: derivation.name(), data_type });
+            return;
+        }
+        if column.default.is_some() {
+            errors.push(PlanError::DerivedDefault { column: column.name.clone() });
+        }
+    } else if let Some(default) = &column.default
+        && let Some(reason) = default_problem(column, default)
+    {
+        errors.push(PlanError::Default { column: column.name.clone(), default: default.clone(), reason });
+    }
     for (inner, coercion) in &column.coercions {
         let found = coerced_type(&column.data_type, inner);
-        if !found.is_some_and(|found| coercion.applies_to(found)) {
+        let derived = inner.is_empty() && column.derivation.is_some();
+        if !derived && !found.is_some_and(|found| coercion.applies_to(found)) {
             let data_type = found.map_or_else(|| "of a field that is not there".to_owned(), DataType::to_string);
             let mut name = column.name.clone();
             if !inner.is_empty() {
@@ -162,20 +202,74 @@ pub(super) fn check_field_names(column: &str, data_type: &DataType, errors: &mut
 }
 
 /// Two columns may read parts of one object, but not the same value, nor a value and its part:
-/// what is unknown, rescued or in conflict could not be told for each on its own.
+/// what is unknown, rescued or in conflict could not be told for each on its own. Of a simple value
+/// each may derive something else.
 fn check_overlaps(columns: &[Column], errors: &mut Vec<PlanError>) {
     let mut sorted = columns.iter().filter(|column| !column.path.is_empty()).collect::<Vec<_>>();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
-    let mut whole: Option<&Column> = None;
+    // Those of one path, which all that follow might read parts of.
+    let mut group: Vec<&Column> = Vec::new();
     for column in sorted {
-        match whole {
-            Some(other) if column.path.starts_with(&other.path) => errors.push(PlanError::PathOverlap {
+        let other = match group.first() {
+            Some(first) if column.path == first.path => group.iter().find(|other| !may_share(column, other)).copied(),
+            Some(first) if column.path.starts_with(&first.path) => Some(*first),
+            _ => {
+                group.clear();
+                None
+            }
+        };
+        if let Some(other) = other {
+            errors.push(PlanError::PathOverlap {
                 column: column.name.clone(),
                 path: path::join(&column.path),
                 other: other.name.clone(),
                 other_path: path::join(&other.path),
-            }),
-            _ => whole = Some(column),
+            });
+        } else {
+            group.push(column);
         }
     }
+}
+
+fn may_share(one: &Column, other: &Column) -> bool {
+    is_simple(&one.data_type) && is_simple(&other.data_type) && one.derivation != other.derivation
+}
+
+/// Whether there is a field at this path inside a type.
+fn has_field(data_type: &DataType, path: &[String]) -> bool {
+    match (data_type, path) {
+        (_, []) => true,
+        (DataType::Struct(fields), [name, rest @ ..]) => {
+            fields.iter().any(|field| field.name == *name && has_field(&field.data_type, rest))
+        }
+        _ => false,
+    }
+}
+
+/// Why a column cannot take this value where a record has none: it must fit as a whole.
+fn default_problem(column: &Column, default: &str) -> Option<String> {
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(default) {
+        return Some(format!("it is not JSON: {error}"));
+    }
+    let name = "default".to_owned();
+    let alone = Column {
+        name: name.clone(),
+        path: vec![name],
+        on_conflict: OnConflict::Reject,
+        default: None,
+        ..column.clone()
+    };
+    let options = PlanOptions { evolve: Evolve::None, ..PlanOptions::default() };
+    let plan = Plan { settled: true, columns: vec![alone], ..Plan::new(Origin::Declared, options) };
+    let record = format!("{{\"default\":{default}}}");
+    let records: Packed = [Some(record.as_bytes())].into_iter().collect();
+    let decoded = match Decoder::new(Arc::new(plan)).decode(&records) {
+        Ok(decoded) => decoded,
+        Err(error) => return Some(error.to_string()),
+    };
+    if let Some(reject) = decoded.rejects.into_iter().next() {
+        return Some(reject.reason.message);
+    }
+    let rescued = decoded.batch.columns().last();
+    rescued.is_some_and(|column| column.null_count() == 0).then(|| "it has fields that the type has not".to_owned())
 }

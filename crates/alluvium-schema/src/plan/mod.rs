@@ -1,33 +1,17 @@
 //! Mapping plans.
 
 mod check;
+mod column;
 mod table;
+mod text;
 
-use crate::{PlanError, path};
+use crate::PlanError;
 use alluvium_core::DataType;
 use arrow_schema::{Field, Schema, SchemaRef};
+pub use column::{COERCIONS, Coercion, Column, ColumnSpec, Derivation, OnConflict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// Key of a column's metadata in Arrow and Delta schemas: a JSON object from paths inside the
-/// column to the coercions that cannot be told from the type. An inferred plan that is made anew
-/// from the table finds them there.
-pub const COERCIONS: &str = "alluvium.coercions";
-
-/// What to do with a value that is not of its column's type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnConflict {
-    /// The record goes to the dead letters.
-    #[default]
-    Reject,
-    /// Null in the column; the value is kept in the rescued column.
-    Rescue,
-    /// The pipeline stops.
-    Stop,
-}
 
 /// What to do with a field that the plan does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,85 +24,19 @@ pub enum Evolve {
     None,
     /// The pipeline stops, naming it.
     Stop,
+    /// It is rescued until the owner adds it to the table; nothing else adds columns to a table that
+    /// is there.
+    Approve,
 }
 
-/// A wider reading of a value than its type's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Coercion {
-    #[default]
-    None,
-    /// Numbers and booleans may stand in a string, spelled as JSON spells them.
-    ParseString,
-    /// A string column takes the JSON text of any value as it was written, strings with their quotes.
-    JsonText,
-    /// A timestamp is a number of seconds since the epoch; finer than a microsecond is truncated
-    /// towards the past.
-    EpochS,
-    EpochMs,
-    EpochUs,
-    EpochNs,
-    /// A date is a whole number of days since the epoch.
-    EpochDays,
-}
-
-impl Coercion {
-    /// Its spelling in plans.
+impl Evolve {
+    /// Its spelling in pipeline files.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Add => "add",
             Self::None => "none",
-            Self::ParseString => "parse-string",
-            Self::JsonText => "json-text",
-            Self::EpochS => "epoch-s",
-            Self::EpochMs => "epoch-ms",
-            Self::EpochUs => "epoch-us",
-            Self::EpochNs => "epoch-ns",
-            Self::EpochDays => "epoch-days",
-        }
-    }
-
-    /// Whether a column of this type can ask for it.
-    pub fn applies_to(self, data_type: &DataType) -> bool {
-        match self {
-            Self::None => true,
-            Self::ParseString => matches!(
-                data_type,
-                DataType::Boolean
-                    | DataType::TinyInt
-                    | DataType::SmallInt
-                    | DataType::Int
-                    | DataType::BigInt
-                    | DataType::Float
-                    | DataType::Double
-                    | DataType::Decimal(..)
-            ),
-            Self::JsonText => *data_type == DataType::String,
-            Self::EpochS | Self::EpochMs | Self::EpochUs | Self::EpochNs => *data_type == DataType::Timestamp,
-            Self::EpochDays => *data_type == DataType::Date,
-        }
-    }
-}
-
-/// A column as its owner declares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ColumnSpec {
-    pub name: String,
-    pub data_type: DataType,
-    /// The path in the record; the name when absent. A name with a dot is one key, not a path.
-    pub from: Option<Vec<String>>,
-    pub on_conflict: OnConflict,
-    pub coercion: Coercion,
-}
-
-impl ColumnSpec {
-    /// A column read from the field of its name, rejecting what does not fit.
-    pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
-        Self {
-            name: name.into(),
-            data_type,
-            from: None,
-            on_conflict: OnConflict::default(),
-            coercion: Coercion::default(),
+            Self::Stop => "stop",
+            Self::Approve => "approve",
         }
     }
 }
@@ -133,28 +51,20 @@ pub struct PlanOptions {
     pub rescued: String,
     /// Names of metadata columns: no field of a record becomes a column of that name.
     pub reserved: Vec<String>,
+    /// Paths, through objects only, of fields that are left out: no columns, and not rescued either.
+    pub drops: Vec<Vec<String>>,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { evolve: Evolve::Add, max_columns: 1000, rescued: "_rescued".to_owned(), reserved: Vec::new() }
+        Self {
+            evolve: Evolve::Add,
+            max_columns: 1000,
+            rescued: "_rescued".to_owned(),
+            reserved: Vec::new(),
+            drops: Vec::new(),
+        }
     }
-}
-
-/// A column of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Column {
-    pub name: String,
-    #[serde(rename = "type")]
-    pub data_type: DataType,
-    /// The path in the record; at least one part.
-    pub path: Vec<String>,
-    pub on_conflict: OnConflict,
-    /// Coercions by the path inside the column, as [`path::join`] spells it: empty for the value
-    /// itself, `element` for a list's elements, `value` for a map's values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub coercions: BTreeMap<String, Coercion>,
 }
 
 /// Where a plan's columns come from.
@@ -163,6 +73,8 @@ pub struct Column {
 pub(crate) enum Origin {
     Declared,
     Inferred,
+    /// A schema-mapping plugin, which wants to hear of every shape that is new.
+    Mapped,
 }
 
 /// A mapping plan: how JSON objects become rows.
@@ -182,13 +94,25 @@ pub struct Plan {
     /// column of another type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) undeclared: Vec<Column>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) drops: Vec<Vec<String>>,
 }
 
 impl Plan {
     /// A plan of declared columns; all that is wrong with them at once.
     pub fn declared(columns: Vec<ColumnSpec>, options: PlanOptions) -> Result<Self, Vec<PlanError>> {
+        Self::of_columns(Origin::Declared, columns, options)
+    }
+
+    /// A plan as a schema-mapping plugin made it; all that is wrong with it at once. It does what a
+    /// declared plan does, and tells of every shape that it was not made for ([`crate::Decoded::unknown`]).
+    pub fn mapped(columns: Vec<ColumnSpec>, options: PlanOptions) -> Result<Self, Vec<PlanError>> {
+        Self::of_columns(Origin::Mapped, columns, options)
+    }
+
+    fn of_columns(origin: Origin, columns: Vec<ColumnSpec>, options: PlanOptions) -> Result<Self, Vec<PlanError>> {
         let columns = columns.into_iter().map(Column::from).collect();
-        let plan = Self { settled: true, columns, ..Self::new(Origin::Declared, options) };
+        let plan = Self { settled: true, columns, ..Self::new(origin, options) };
         let errors = plan.problems();
         if errors.is_empty() { Ok(plan) } else { Err(errors) }
     }
@@ -200,7 +124,7 @@ impl Plan {
     }
 
     fn new(origin: Origin, options: PlanOptions) -> Self {
-        let PlanOptions { evolve, max_columns, rescued, reserved } = options;
+        let PlanOptions { evolve, max_columns, rescued, reserved, drops } = options;
         Self {
             origin,
             evolve,
@@ -210,6 +134,7 @@ impl Plan {
             settled: false,
             columns: Vec::new(),
             undeclared: Vec::new(),
+            drops,
         }
     }
 
@@ -219,6 +144,16 @@ impl Plan {
 
     pub fn evolve(&self) -> Evolve {
         self.evolve
+    }
+
+    /// Paths of the fields that are left out.
+    pub fn drops(&self) -> &[Vec<String>] {
+        &self.drops
+    }
+
+    /// Whether a schema-mapping plugin made the plan, so that every shape it was not made for is news.
+    pub(crate) fn wants_news(&self) -> bool {
+        self.origin == Origin::Mapped
     }
 
     /// Name of the rescued column, whether the plan can rescue or not.
@@ -243,6 +178,8 @@ impl Plan {
         self.origin == Origin::Inferred
             || self.evolve != Evolve::Stop
             || self.columns.iter().any(|column| column.on_conflict == OnConflict::Rescue)
+            // What should be an object and is not.
+            || self.drops.iter().any(|path| path.len() > 1)
     }
 
     /// Type of a column, or of a field of a struct column; names match exactly.
@@ -271,37 +208,6 @@ impl Plan {
     pub fn digest(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
         format!("sha256:{:x}", Sha256::digest(json))
-    }
-}
-
-impl Column {
-    /// A column for the field of its name, rescuing what does not fit: as inference makes them.
-    pub(crate) fn inferred(name: &str, data_type: DataType, coercions: BTreeMap<String, Coercion>) -> Self {
-        let path = vec![name.to_owned()];
-        Self { name: name.to_owned(), data_type, path, on_conflict: OnConflict::Rescue, coercions }
-    }
-
-    fn to_arrow(&self) -> Field {
-        let field = Field::new(&self.name, self.data_type.to_arrow(), true);
-        // Only these cannot be told from the type, and change the meaning of what is stored.
-        let mut json_text = self.coercions.clone();
-        json_text.retain(|_, coercion| *coercion == Coercion::JsonText);
-        match serde_json::to_string(&json_text) {
-            Ok(text) if !json_text.is_empty() => field.with_metadata(HashMap::from([(COERCIONS.to_owned(), text)])),
-            _ => field,
-        }
-    }
-}
-
-impl From<ColumnSpec> for Column {
-    fn from(spec: ColumnSpec) -> Self {
-        let ColumnSpec { name, data_type, from, on_conflict, coercion } = spec;
-        let path = from.unwrap_or_else(|| vec![name.clone()]);
-        let coercions = match coercion {
-            Coercion::None => BTreeMap::new(),
-            coercion => BTreeMap::from([(path::join::<&str>(&[]), coercion)]),
-        };
-        Self { name, data_type, path, on_conflict, coercions }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A plan over an existing table, and under plugins that read its columns.
 
 use super::check::{check_field_names, check_name, check_structure, coerced_type};
-use super::{COERCIONS, Coercion, Column, OnConflict, Origin, Plan, same_name};
+use super::{COERCIONS, Coercion, Column, Evolve, OnConflict, Origin, Plan, same_name};
 use crate::{PlanError, path};
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Schema};
@@ -32,7 +32,7 @@ impl Plan {
             if let Some(at) = self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
                 in_table.push(at);
                 errors.extend(self.columns.get_mut(at).and_then(|column| column.adopt(found).err()));
-            } else if self.origin == Origin::Declared {
+            } else if self.origin != Origin::Inferred || self.drops.contains(&found.path) {
                 self.undeclared.push(found);
             } else {
                 in_table.push(self.columns.len());
@@ -43,7 +43,24 @@ impl Plan {
             self.settled |= !in_table.is_empty();
             self.put_first(&in_table);
         }
+        if self.evolve == Evolve::Approve {
+            self.hold_back(table);
+        }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Leaves out what the table does not have.
+    fn hold_back(&mut self, table: &Schema) {
+        let type_in_table = |column: &Column| {
+            let field = table.fields().iter().find(|field| same_name(field.name(), &column.name))?;
+            DataType::from_arrow(field.data_type())
+        };
+        self.columns.retain_mut(|column| {
+            let Some(data_type) = type_in_table(column) else { return false };
+            column.coercions.retain(|inner, _| inner.is_empty() || coerced_type(&data_type, inner).is_some());
+            column.data_type = data_type;
+            true
+        });
     }
 
     /// Puts the columns at these positions before the others.
@@ -99,7 +116,7 @@ impl Plan {
             }
             return Ok(());
         }
-        if self.origin == Origin::Declared {
+        if self.origin != Origin::Inferred || self.drops.iter().any(|drop| path.starts_with(drop)) {
             return Err(required.undeclared());
         }
         if let Some(reserved) = self.metadata_column(name) {
@@ -204,7 +221,7 @@ impl Required<'_> {
                     return Err(PlanError::RequiredCase { path: path::join(self.path), found });
                 }
                 Some(at) => place = &mut inner[at].data_type,
-                None if origin == Origin::Declared => return Err(self.undeclared()),
+                None if origin != Origin::Inferred => return Err(self.undeclared()),
                 None => {
                     let rest = self.fields.get(depth..).unwrap_or_default();
                     self.check_new_names(rest)?;

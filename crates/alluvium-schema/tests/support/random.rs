@@ -2,7 +2,7 @@
 //! choices: an exhausted string always chooses the first.
 
 use alluvium_core::{DataType, data_type};
-use alluvium_schema::{Coercion, ColumnSpec, Evolve, OnConflict, Plan, PlanOptions};
+use alluvium_schema::{Coercion, ColumnSpec, Derivation, Evolve, OnConflict, Plan, PlanOptions};
 
 pub struct Choices<'b> {
     bytes: &'b [u8],
@@ -156,11 +156,21 @@ impl<'b> Choices<'b> {
     /// A declared plan; the columns that would make it wrong are left out.
     pub fn plan(&mut self) -> Plan {
         let evolve = [Evolve::None, Evolve::Add, Evolve::Stop][self.pick(3)];
-        let options = PlanOptions { evolve, ..PlanOptions::default() };
-        let mut columns = Vec::new();
+        let mut drops = Vec::new();
+        while self.rarely(3) {
+            let parts = 1 + self.pick(2);
+            drops.push((0..parts).map(|_| self.of(&NAMES).to_owned()).collect());
+        }
+        let options = PlanOptions { evolve, drops, ..PlanOptions::default() };
+        let mut columns: Vec<ColumnSpec> = Vec::new();
         let mut plan = Plan::declared(columns.clone(), options.clone()).unwrap();
         for _ in 0..1 + self.pick(6) {
-            columns.push(self.column());
+            let mut column = self.column();
+            if self.rarely(4) && !columns.is_empty() {
+                // One more of the same value.
+                column.from = Some(plan.columns()[self.pick(plan.columns().len())].path.clone());
+            }
+            columns.push(column);
             match Plan::declared(columns.clone(), options.clone()) {
                 Ok(better) => plan = better,
                 Err(_) => drop(columns.pop()),
@@ -192,6 +202,23 @@ impl<'b> Choices<'b> {
             if !fitting.is_empty() {
                 column.coercion = *fitting[self.pick(fitting.len())];
             }
+        }
+        if self.rarely(4) {
+            let separator = self.of(&["-", ".", "1", "T", "é"]).to_owned();
+            let derivations = [Derivation::Date, Derivation::Before(separator.clone()), Derivation::After(separator)];
+            let coercions = [Coercion::None, Coercion::EpochMs, Coercion::ParseString];
+            let fits =
+                |(derivation, coercion): &(&Derivation, Coercion)| derivation.applies_to(&column.data_type, *coercion);
+            let all = derivations.iter().flat_map(|derivation| coercions.map(|coercion| (derivation, coercion)));
+            let fitting = all.filter(fits).collect::<Vec<_>>();
+            if !fitting.is_empty() {
+                let (derivation, coercion) = fitting[self.pick(fitting.len())];
+                (column.derivation, column.coercion) = (Some(derivation.clone()), coercion);
+            }
+        } else if self.rarely(4) {
+            let mut default = String::new();
+            self.value(&column.data_type, 2, &mut default);
+            column.default = Some(default);
         }
         column
     }

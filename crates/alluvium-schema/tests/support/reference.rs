@@ -2,7 +2,7 @@
 //! value by value, each rule written down once and nothing done for speed.
 
 use alluvium_core::DataType;
-use alluvium_schema::{Coercion, Column, Evolve, OnConflict, Plan, path};
+use alluvium_schema::{Coercion, Column, Derivation, Evolve, OnConflict, Plan, path};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -152,7 +152,8 @@ pub fn decode(plan: &Plan, record: &[u8]) -> Outcome {
     let Kind::Object(members) = &json.kind else { return Outcome::Malformed };
     let mut row = Row::default();
     let columns = plan.columns().iter().map(|column| (column, column.path.as_slice())).collect::<Vec<_>>();
-    let rescued = row.read(&columns, members);
+    let drops = plan.drops().iter().map(Vec::as_slice).collect::<Vec<_>>();
+    let rescued = row.read(&columns, &drops, members);
     if row.conflicts.contains(&OnConflict::Stop) {
         return Outcome::Stop;
     }
@@ -171,35 +172,56 @@ struct Row {
 }
 
 impl Row {
-    /// Reads the columns, each with what is left of its path; what is rescued of the object.
-    fn read(&mut self, columns: &[(&Column, &[String])], members: &[(String, Json)]) -> Vec<(String, Kept)> {
+    /// Reads the columns, each with what is left of its path, and passes over what is dropped; what is
+    /// rescued of the object.
+    fn read(
+        &mut self,
+        columns: &[(&Column, &[String])],
+        drops: &[&[String]],
+        members: &[(String, Json)],
+    ) -> Vec<(String, Kept)> {
         let mut rescued = Vec::new();
-        for (column, _) in columns {
-            self.columns.entry(column.name.clone()).or_insert(Value::Null);
+        for (column, path) in columns {
+            let there = members.iter().any(|(key, _)| *key == path[0]);
+            let default = column.default.as_ref().filter(|_| !there);
+            let value = default.map(|default| Json::parse(default.as_bytes()).unwrap());
+            let value = value.and_then(|json| convert(&column.data_type, column, String::new(), &[], &json).value);
+            self.columns.entry(column.name.clone()).or_insert(value.unwrap_or(Value::Null));
         }
         for (key, value) in last_of_each(members) {
+            let inner_drops = below(drops, key);
+            if inner_drops.contains(&[].as_slice()) {
+                continue;
+            }
             let below = columns.iter().filter(|(_, path)| path[0] == key);
             let below = below.map(|(column, path)| (*column, &path[1..])).collect::<Vec<_>>();
             match below.as_slice() {
                 [] if value.is_null() => {}
-                [] => {
+                [] if inner_drops.is_empty() => {
                     self.unknown = true;
                     rescued.push((key.to_owned(), Kept::Raw(value.raw.clone())));
                 }
-                [(column, [])] => {
-                    let read = convert(&column.data_type, column, String::new(), value);
-                    if read.conflict {
-                        self.conflicts.push(column.on_conflict);
+                [(_, []), ..] => {
+                    let mut whole = None;
+                    for (column, _) in &below {
+                        self.columns.insert(column.name.clone(), Value::Null);
+                        let read = derive(column, value)
+                            .unwrap_or_else(|| convert(&column.data_type, column, String::new(), &inner_drops, value));
+                        if read.conflict {
+                            self.conflicts.push(column.on_conflict);
+                        }
+                        self.unknown |= read.unknown;
+                        let (converted, kept) = aside(read, value);
+                        self.columns.insert(column.name.clone(), converted);
+                        whole = kept.or(whole);
                     }
-                    self.unknown |= read.unknown;
-                    let (converted, kept) = aside(read, value);
-                    self.columns.insert(column.name.clone(), converted);
-                    rescued.extend(kept.map(|kept| (key.to_owned(), kept)));
+                    rescued.extend(whole.map(|kept| (key.to_owned(), kept)));
                 }
                 below => match &value.kind {
                     Kind::Null => {}
                     Kind::Object(members) => {
-                        let inner = self.read(below, members);
+                        below.iter().for_each(|(column, _)| drop(self.columns.remove(&column.name)));
+                        let inner = self.read(below, &inner_drops, members);
                         if !inner.is_empty() {
                             rescued.push((key.to_owned(), Kept::Object(inner)));
                         }
@@ -213,6 +235,37 @@ impl Row {
         }
         rescued
     }
+}
+
+/// What is left, below `key`, of the paths of what is dropped.
+fn below<'p>(drops: &[&'p [String]], key: &str) -> Vec<&'p [String]> {
+    drops.iter().filter(|path| path.first().is_some_and(|first| first == key)).map(|path| &path[1..]).collect()
+}
+
+/// What a column takes of a value; none when it takes the whole.
+fn derive(column: &Column, json: &Json) -> Option<Read> {
+    let derivation = column.derivation.as_ref()?;
+    if json.is_null() {
+        return Some(plain(Some(Value::Null)));
+    }
+    let coercion = column.coercions.get("").copied().unwrap_or_default();
+    let text = match &json.kind {
+        Kind::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let part = match derivation {
+        Derivation::Date => {
+            let time = scalar(&DataType::Timestamp, coercion, json);
+            let date = time.map(|time| json!(time.as_str().unwrap()[..10]));
+            return Some(plain(date));
+        }
+        Derivation::Before(separator) => text.and_then(|text| text.split_once(separator)).map(|(before, _)| before),
+        Derivation::After(separator) => text.and_then(|text| text.split_once(separator)).map(|(_, after)| after),
+    };
+    let part = part.map(|part| Json { raw: String::new(), kind: Kind::String(part.to_owned()) });
+    let lenient = Coercion::ParseString.applies_to(&column.data_type);
+    let coercion = if lenient { Coercion::ParseString } else { Coercion::None };
+    Some(plain(part.and_then(|part| scalar(&column.data_type, coercion, &part))))
 }
 
 /// A value that was read.
@@ -245,11 +298,11 @@ fn aside(read: Read, from: &Json) -> (Value, Option<Kept>) {
     (read.value.unwrap_or(Value::Null), kept)
 }
 
-fn convert(data_type: &DataType, column: &Column, at: String, json: &Json) -> Read {
+fn convert(data_type: &DataType, column: &Column, at: String, drops: &[&[String]], json: &Json) -> Read {
     if json.is_null() {
         return plain(Some(Value::Null));
     }
-    let below = |name: &str| {
+    let inside = |name: &str| {
         let mut at = at.clone();
         path::push(&mut at, name);
         at
@@ -259,6 +312,10 @@ fn convert(data_type: &DataType, column: &Column, at: String, json: &Json) -> Re
             let mut values = fields.iter().map(|field| (field.name.clone(), Value::Null)).collect::<Map<_, _>>();
             let mut all = plain(Some(Value::Null));
             for (key, member) in last_of_each(members) {
+                let inner_drops = below(drops, key);
+                if inner_drops.contains(&[].as_slice()) {
+                    continue;
+                }
                 let Some(field) = fields.iter().find(|field| field.name == key) else {
                     if !member.is_null() {
                         all.unknown = true;
@@ -266,7 +323,7 @@ fn convert(data_type: &DataType, column: &Column, at: String, json: &Json) -> Re
                     }
                     continue;
                 };
-                let read = convert(&field.data_type, column, below(key), member);
+                let read = convert(&field.data_type, column, inside(key), &inner_drops, member);
                 all.conflict |= read.conflict;
                 all.unknown |= read.unknown;
                 let (value, kept) = aside(read, member);
@@ -276,12 +333,12 @@ fn convert(data_type: &DataType, column: &Column, at: String, json: &Json) -> Re
             Read { value: Some(Value::Object(values)), ..all }
         }
         (DataType::Array(element), Kind::List(items)) => {
-            let items = items.iter().map(|item| convert(element, column, below("element"), item));
+            let items = items.iter().map(|item| convert(element, column, inside("element"), &[], item));
             contained(items, Value::Array)
         }
         (DataType::Map(key, value), Kind::Object(members)) if **key == DataType::String => {
             let members = last_of_each(members);
-            let items = members.iter().map(|(_, member)| convert(value, column, below("value"), member));
+            let items = members.iter().map(|(_, member)| convert(value, column, inside("value"), &[], member));
             contained(items, |values| members.iter().zip(values).map(|((key, _), value)| json!([key, value])).collect())
         }
         _ => plain(scalar(data_type, column.coercions.get(&at).copied().unwrap_or_default(), json)),
