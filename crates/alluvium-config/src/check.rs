@@ -1,7 +1,8 @@
 //! Rules between the tables of the file.
 
+use crate::column::Declared;
 use crate::report::{Problem, Report};
-use crate::schema::{self, Declared, same};
+use crate::schema::{self, same};
 use crate::snippet::quoted;
 use crate::suggest::{did_you_mean, listed};
 use crate::{ErrorKind, sink, source};

@@ -69,6 +69,7 @@
 //! ([`is_secret`]) is refused when it is written out, and its value is masked in every message.
 
 mod check;
+mod column;
 mod error;
 mod json;
 mod kafka;
@@ -87,10 +88,11 @@ mod tests_table;
 mod tuning;
 mod units;
 
+pub use alluvium_core::{Coercion, Derivation, Evolve, OnConflict};
 pub use error::{Error, ErrorKind, Errors};
 pub use pipeline::{
-    Column, Evolve, Expect, Flush, Format, Input, Limits, LostData, Mapping, Metadata, OnConflict, Pipeline,
-    PluginSource, Schema, Sink, Source, Test, Tombstones, Transform,
+    Column, Expect, Flush, Format, Input, Limits, LostData, Mapping, Metadata, Pipeline, PluginSource, Schema, Sink,
+    Source, Test, Tombstones, Transform,
 };
 pub use setting::{Setting, is_secret};
 

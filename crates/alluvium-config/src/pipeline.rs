@@ -2,7 +2,8 @@
 
 use crate::Setting;
 use alluvium_core::position::StartPolicy;
-use alluvium_core::{AppId, DataType, Partition, PipelineId};
+use alluvium_core::{AppId, Coercion, DataType, Derivation, Evolve, OnConflict, Partition, PipelineId};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a pipeline file says. Made by [`crate::parse`] alone, so that an invalid one cannot be built.
@@ -67,7 +68,7 @@ pub enum LostData {
     Skip,
 }
 
-/// `[[transform]]`
+/// `[[transform]]`, and `mapping` where it names a plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
     pub plugin: PluginSource,
@@ -94,6 +95,8 @@ pub struct Schema {
     pub evolve: Evolve,
     /// The most columns that the table may grow to; each field of a struct counts as one.
     pub max_columns: usize,
+    /// Paths of fields that are left out: neither columns nor rescued.
+    pub drops: Vec<Vec<String>>,
 }
 
 /// Where the mapping plan comes from.
@@ -104,17 +107,8 @@ pub enum Mapping {
     Infer,
     /// Declared, at least one.
     Columns(Vec<Column>),
-}
-
-/// `evolve`: what becomes of a field that no column takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Evolve {
-    /// It becomes a column.
-    Add,
-    /// It is rescued.
-    None,
-    /// The pipeline stops, naming it.
-    Stop,
+    /// From a schema-mapping plugin.
+    Plugin(Transform),
 }
 
 /// `[[schema.column]]`
@@ -125,19 +119,14 @@ pub struct Column {
     /// The parts of the path in the record, at least one.
     pub from: Vec<String>,
     pub on_conflict: OnConflict,
+    /// Coercions by the path inside the column, as a plan has them; empty for the value itself.
+    pub coercions: BTreeMap<String, Coercion>,
+    pub derivation: Option<Derivation>,
+    /// JSON: the value where the record does not have the field.
+    pub default: Option<String>,
+    pub comment: Option<String>,
     /// Line and column of the table in the file, from 1.
     pub at: (usize, usize),
-}
-
-/// `on_conflict`: what becomes of a value that does not fit its column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OnConflict {
-    /// Its record goes to the dead letters.
-    Reject,
-    /// The column is null, and the rescue column keeps the value.
-    Rescue,
-    /// The pipeline stops, naming it.
-    Stop,
 }
 
 /// `[sink]`

@@ -120,6 +120,23 @@ impl<'a> Item<'a> {
         Self { name, key, value, report }
     }
 
+    /// The key it stands under.
+    pub fn key(&self) -> &'a str {
+        self.key
+    }
+
+    /// What a table holds, whatever its keys; nothing when it is none.
+    pub fn entries(&self) -> Vec<Item<'a>> {
+        let DeValue::Table(table) = self.value() else { return Vec::new() };
+        let mut entries = Vec::with_capacity(table.len());
+        for (key, value) in table.iter() {
+            let key = key.get_ref().as_ref();
+            let name = format!("{} of {}", quoted(key), self.name);
+            entries.push(Item { name, key, value, report: self.report });
+        }
+        entries
+    }
+
     /// How messages name it.
     pub fn shown(&self) -> &str {
         &self.name

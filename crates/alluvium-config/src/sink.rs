@@ -1,11 +1,12 @@
 //! `[sink]`
 
 use crate::ErrorKind;
+use crate::column::column_name;
 use crate::location::{self, Location};
 use crate::pipeline::{Metadata, Sink};
 use crate::reader::{Item, Table};
 use crate::report::Problem;
-use crate::schema::{column_name, same};
+use crate::schema::same;
 use crate::setting::{self, Setting};
 use crate::snippet::quoted;
 use crate::suggest::did_you_mean;

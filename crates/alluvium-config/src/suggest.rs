@@ -32,8 +32,8 @@ const PLACES: &[(&str, &[&str])] = &[
     ("the top of the file, above the first table", &["version", "tenant", "name", "generation"]),
     ("[source]", &["brokers", "topic", "format", "start", "tombstones", "lost_data", "group", "kafka"]),
     ("[[transform]]", &["plugin", "with"]),
-    ("[schema]", &["mapping", "evolve", "max_columns", "column"]),
-    ("[[schema.column]]", &["type", "from", "on_conflict"]),
+    ("[schema]", &["mapping", "evolve", "max_columns", "drop", "column"]),
+    ("[[schema.column]]", &["type", "from", "on_conflict", "coercion", "derive", "default", "comment"]),
     ("[sink]", &["table", "dead_letters", "partition_by", "metadata", "storage"]),
     ("[sink.metadata]", &["rescued", "headers"]),
     ("[flush]", &["every", "rows", "size", "memory", "grace"]),
@@ -72,8 +72,12 @@ mod tests {
 
     #[test]
     fn every_key_with_a_place_is_a_key() {
-        let valid =
-            concat!(include_str!("../tests/ui/valid/everything.toml"), include_str!("../tests/ui/valid/inferred.toml"));
+        let valid = concat!(
+            include_str!("../tests/ui/valid/everything.toml"),
+            include_str!("../tests/ui/valid/inferred.toml"),
+            include_str!("../tests/ui/valid/derived.toml"),
+            include_str!("../tests/ui/valid/mapped.toml")
+        );
         for key in PLACES.iter().flat_map(|(_, keys)| *keys) {
             let set = valid.lines().any(|line| {
                 line.starts_with(key) || line.ends_with(&format!(".{key}]")) || line.ends_with(&format!(".{key}]]"))

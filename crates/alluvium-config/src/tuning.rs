@@ -14,25 +14,24 @@ const GIB: u64 = 1 << 30;
 
 pub(crate) fn transforms(item: Option<Item<'_>>) -> Vec<Transform> {
     let Some(item) = item else { return Vec::new() };
-    let mut transforms = Vec::new();
-    for table in item.tables("[[transform]]") {
-        let at = table.report().lines().position(table.span().start);
-        let plugin = table.required("plugin", "plugin = \"./redact.wasm\"");
-        let plugin = plugin.and_then(|item| plugin_source(&item));
-        let with = match table.optional("with") {
-            Some(with) if matches!(with.value(), DeValue::Table(_)) => with.json(),
-            Some(with) => {
-                with.report().add(with.wrong_type("a table, handed to the plugin as JSON"));
-                None
-            }
-            None => Some(serde_json::Value::Object(serde_json::Map::new())),
-        };
-        table.finish();
-        if let (Some(plugin), Some(with)) = (plugin, with) {
-            transforms.push(Transform { plugin, with, at });
+    item.tables("[[transform]]").into_iter().filter_map(plugin).collect()
+}
+
+/// A plugin with its configuration.
+pub(crate) fn plugin(table: Table<'_>) -> Option<Transform> {
+    let at = table.report().lines().position(table.span().start);
+    let plugin = table.required("plugin", "plugin = \"./redact.wasm\"");
+    let plugin = plugin.and_then(|item| plugin_source(&item));
+    let with = match table.optional("with") {
+        Some(with) if matches!(with.value(), DeValue::Table(_)) => with.json(),
+        Some(with) => {
+            with.report().add(with.wrong_type("a table, handed to the plugin as JSON"));
+            None
         }
-    }
-    transforms
+        None => Some(serde_json::Value::Object(serde_json::Map::new())),
+    };
+    table.finish();
+    Some(Transform { plugin: plugin?, with: with?, at })
 }
 
 fn plugin_source(item: &Item<'_>) -> Option<PluginSource> {

@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use alluvium_config::{
-    Column, Evolve, Expect, Flush, Format, Input, Limits, LostData, Mapping, Metadata, OnConflict, Pipeline,
-    PluginSource, Setting, Tombstones, parse,
+    Coercion, Column, Derivation, Evolve, Expect, Flush, Format, Input, Limits, LostData, Mapping, Metadata,
+    OnConflict, Pipeline, PluginSource, Setting, Tombstones, parse,
 };
 use alluvium_core::position::StartPolicy;
 use alluvium_core::{Classified, DataType, ErrorClass, Partition};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn read(text: &str) -> Pipeline {
@@ -172,4 +173,30 @@ fn errors_are_the_owners_to_mend() {
 fn a_pipeline_shows_no_setting() {
     let text = include_str!("ui/valid/everything.toml").replace("http://localhost:9000", "hunter2");
     assert!(!format!("{:?}", read(&text)).contains("hunter2"));
+}
+
+#[test]
+fn columns_can_be_derived_and_defaulted() {
+    let pipeline = parse(include_str!("ui/valid/derived.toml"), "derived.toml").unwrap();
+    let derivations = (0..7).map(|at| column(&pipeline, at).derivation.clone()).collect::<Vec<_>>();
+    let dash = "-".to_owned();
+    assert_eq!(
+        derivations[..4],
+        [None, Some(Derivation::Date), Some(Derivation::Before(dash.clone())), Some(Derivation::After(dash))]
+    );
+    assert_eq!(column(&pipeline, 1).comment.as_deref(), Some("in UTC"));
+    assert_eq!(column(&pipeline, 4).default.as_deref(), Some("0.5"));
+    assert_eq!(column(&pipeline, 5).coercions, BTreeMap::from([("element".to_owned(), Coercion::EpochMs)]));
+    assert_eq!(column(&pipeline, 6).coercions, BTreeMap::from([(String::new(), Coercion::ParseString)]));
+}
+
+#[test]
+fn a_plugin_can_decide_on_the_mapping() {
+    let pipeline = parse(include_str!("ui/valid/mapped.toml"), "mapped.toml").unwrap();
+    let Mapping::Plugin(plugin) = &pipeline.schema.mapping else { panic!("{:?}", pipeline.schema.mapping) };
+    assert_eq!(plugin.plugin, PluginSource::File("./orders-map.wasm".to_owned()));
+    assert_eq!(plugin.with, serde_json::json!({"date": "order_date"}));
+    assert_eq!(plugin.at, (10, 11));
+    assert_eq!(pipeline.schema.evolve, Evolve::Approve);
+    assert_eq!(pipeline.schema.drops, [vec!["debug".to_owned()], vec!["customer".to_owned(), "s.n".to_owned()]]);
 }

@@ -36,7 +36,8 @@ mod plan;
 mod rescue;
 mod shape;
 
+pub use alluvium_core::{Coercion, Derivation, Evolve, OnConflict};
 pub use decode::{Decoded, Decoder, Reject, Stop};
 pub use error::{DecodeError, GrowError, PlanError};
-pub use plan::{COERCIONS, Coercion, Column, ColumnSpec, Derivation, Evolve, OnConflict, Plan, PlanOptions};
+pub use plan::{COERCIONS, Column, ColumnSpec, Plan, PlanOptions};
 pub use shape::{Kind, Shape};

@@ -1,8 +1,7 @@
 //! Finding all that is wrong with a plan.
 
-use super::column::is_simple;
-use super::{Column, Evolve, Origin, Plan, forbidden, leaves, same_name};
-use crate::{Decoder, OnConflict, PlanError, PlanOptions, path};
+use super::{Column, Origin, Plan, forbidden, leaves, same_name};
+use crate::{Decoder, Evolve, OnConflict, PlanError, PlanOptions, path};
 use alluvium_core::{DataType, Packed};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -232,7 +231,7 @@ fn check_overlaps(columns: &[Column], errors: &mut Vec<PlanError>) {
 }
 
 fn may_share(one: &Column, other: &Column) -> bool {
-    is_simple(&one.data_type) && is_simple(&other.data_type) && one.derivation != other.derivation
+    !one.data_type.is_nested() && !other.data_type.is_nested() && one.derivation != other.derivation
 }
 
 /// Whether there is a field at this path inside a type.

@@ -6,40 +6,12 @@ mod table;
 mod text;
 
 use crate::PlanError;
-use alluvium_core::DataType;
+use alluvium_core::{DataType, Evolve, OnConflict};
 use arrow_schema::{Field, Schema, SchemaRef};
-pub use column::{COERCIONS, Coercion, Column, ColumnSpec, Derivation, OnConflict};
+pub use column::{COERCIONS, Column, ColumnSpec};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-
-/// What to do with a field that the plan does not know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Evolve {
-    /// It becomes a new nullable column, or a field of a struct.
-    #[default]
-    Add,
-    /// It is rescued.
-    None,
-    /// The pipeline stops, naming it.
-    Stop,
-    /// It is rescued until the owner adds it to the table; nothing else adds columns to a table that
-    /// is there.
-    Approve,
-}
-
-impl Evolve {
-    /// Its spelling in pipeline files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::None => "none",
-            Self::Stop => "stop",
-            Self::Approve => "approve",
-        }
-    }
-}
 
 /// What a plan does besides its columns.
 #[derive(Clone, Debug, PartialEq, Eq)]

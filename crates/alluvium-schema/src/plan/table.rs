@@ -1,8 +1,8 @@
 //! A plan over an existing table, and under plugins that read its columns.
 
 use super::check::{check_field_names, check_name, check_structure, coerced_type};
-use super::{COERCIONS, Coercion, Column, Evolve, OnConflict, Origin, Plan, same_name};
-use crate::{PlanError, path};
+use super::{COERCIONS, Column, Origin, Plan, same_name};
+use crate::{Coercion, Evolve, OnConflict, PlanError, path};
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Schema};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A plan as people read it.
 
-use super::{Column, Derivation, Evolve, OnConflict, Plan};
-use crate::{Coercion, path};
+use super::{Column, Plan};
+use crate::{Coercion, Derivation, Evolve, OnConflict, path};
 use std::fmt;
 
 impl fmt::Display for Plan {
