@@ -256,6 +256,7 @@ impl Classified for Error {
             Self::Probe { .. }
             | Self::ListLog { .. }
             | Self::ListFiles { .. }
+            | Self::LettersFile { .. }
             | Self::Load { .. }
             | Self::Scan { .. }
             | Self::ReadLog { .. }
