@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 /// Columns that a plugin may read, and that it may write.
 const MAX_COLUMNS: usize = 1000;
-const MAX_PATH_BYTES: usize = 4096;
+pub(crate) const MAX_PATH_BYTES: usize = 4096;
 /// Parts of a path, and how deep path and type together may lie.
-const MAX_PARTS: usize = data_type::MAX_DEPTH;
-const MAX_TYPE_BYTES: usize = 64 << 10;
+pub(crate) const MAX_PARTS: usize = data_type::MAX_DEPTH;
+pub(crate) const MAX_TYPE_BYTES: usize = 64 << 10;
 
 /// What a configured column plugin reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +48,37 @@ pub fn join_path(path: &[String]) -> String {
 
 /// The parts of a path as [`join_path`] spells it; the error says what is wrong.
 pub fn split_path(text: &str) -> Result<Vec<String>, &'static str> {
+    let parts = parts(text)?;
+    if parts.iter().any(|part| part.name.is_empty()) {
+        return Err("a part is empty");
+    }
+    Ok(parts.into_iter().map(|part| part.name).collect())
+}
+
+/// The parts of a path to a field of records, whose names can be empty. It leads through objects only.
+pub(crate) fn split_record_path(text: &str) -> Result<Vec<String>, &'static str> {
+    let parts = parts(text)?;
+    if parts.iter().any(|part| part.name == "[]" && !part.quoted) {
+        return Err("it leads into a list; a key of the name [] stands in backticks");
+    }
+    Ok(parts.into_iter().map(|part| part.name).collect())
+}
+
+struct Part {
+    name: String,
+    /// Whether it stands in backticks. Others are not empty.
+    quoted: bool,
+}
+
+fn parts(text: &str) -> Result<Vec<Part>, &'static str> {
     let mut parts = Vec::new();
     let mut rest = text;
     loop {
         let (part, after) = match rest.strip_prefix('`') {
-            Some(quoted) => quoted_part(quoted)?,
-            None => plain_part(rest)?,
+            Some(quoted) => quoted_part(quoted).map(|(name, after)| (Part { name, quoted: true }, after))?,
+            None => plain_part(rest).map(|(name, after)| (Part { name, quoted: false }, after))?,
         };
-        if part.is_empty() {
+        if part.name.is_empty() && !part.quoted {
             return Err("a part is empty");
         }
         parts.push(part);
@@ -140,7 +163,7 @@ fn field(raw: &RawField) -> Result<AccessField, AccessProblem> {
 }
 
 /// How many types lie in each other.
-fn depth(data_type: &DataType) -> usize {
+pub(crate) fn depth(data_type: &DataType) -> usize {
     match data_type {
         DataType::Array(element) => 1 + depth(element),
         DataType::Map(key, value) => 1 + depth(key).max(depth(value)),

@@ -1,6 +1,6 @@
 //! The gate: what is checked of a component before any of it is compiled.
 
-use crate::contract::{COLUMN, RECORD, Version};
+use crate::contract::{COLUMN, MAPPING, RECORD, Version};
 use crate::error::{AdmitError, PluginLabel, tame};
 use crate::host::HostConfig;
 use crate::limits::{Limits, TABLE_ELEMENTS};
@@ -11,20 +11,25 @@ use wasmparser::{Encoding, Parser, Payload, Validator, WasmFeatures};
 /// The size of a page of linear memory.
 const PAGE: usize = 64 << 10;
 
-/// Which kind of transform a plugin is.
+/// Which kind of plugin it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Sees typed columns, after decoding.
     Column,
     /// Sees raw bytes, before decoding.
     Record,
+    /// Sees what the records are like, and plans the table's columns.
+    Mapping,
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Column, Self::Record, Self::Mapping];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Column => "column",
             Self::Record => "record",
+            Self::Mapping => "mapping",
         }
     }
 
@@ -32,6 +37,7 @@ impl Kind {
         match self {
             Self::Column => COLUMN,
             Self::Record => RECORD,
+            Self::Mapping => MAPPING,
         }
     }
 }
@@ -173,9 +179,9 @@ fn is_plain_type(ty: &ComponentEntityType) -> bool {
     matches!(ty, ComponentEntityType::Type { created, .. } if !matches!(created, ComponentAnyTypeId::Resource(_)))
 }
 
-/// Which transform the exports make, of which version.
+/// Which plugin the exports make, of which version.
 fn world(plugin: &PluginLabel, exports: Vec<String>) -> Result<Candidate, AdmitError> {
-    let interfaces = [Kind::Column, Kind::Record]
+    let interfaces = Kind::ALL
         .into_iter()
         .flat_map(|kind| Version::ALL.iter().map(move |version| Candidate { kind, version: *version }));
     // Of several versions of one kind the newest is used.
@@ -188,16 +194,45 @@ fn world(plugin: &PluginLabel, exports: Vec<String>) -> Result<Candidate, AdmitE
     }
     match candidates.as_slice() {
         [candidate] => return Ok(*candidate),
-        [_, ..] => return Err(AdmitError::Both { plugin: plugin.clone() }),
+        [_, ..] => {
+            let exports = candidates.iter().map(Candidate::interface).collect();
+            return Err(AdmitError::Both { plugin: plugin.clone(), exports });
+        }
         [] => {}
     }
     let other_version = exports.iter().find(|export| {
         let name = export.split_once('@').map_or(export.as_str(), |(name, _)| name);
-        name == COLUMN || name == RECORD
+        Kind::ALL.iter().any(|kind| name == kind.interface())
     });
     let supported = interfaces.map(|interface| interface.interface()).collect();
     Err(match other_version {
         Some(found) => AdmitError::Version { plugin: plugin.clone(), found: found.clone(), supported },
         None => AdmitError::World { plugin: plugin.clone(), exports, supported },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_of_one_kind() {
+        let plugin = PluginLabel::new("p", "sha256:0".to_owned());
+        for kind in Kind::ALL {
+            let candidate = Candidate { kind, version: Version::V0_1_0 };
+            let other = "acme:plugin/extra@1.0.0".to_owned();
+            assert_eq!(world(&plugin, vec![other, candidate.interface()]).unwrap(), candidate);
+        }
+        for (first, second) in [(COLUMN, RECORD), (COLUMN, MAPPING), (MAPPING, RECORD)] {
+            let exports = [first, second].map(|interface| format!("{interface}@0.1.0"));
+            let error = world(&plugin, exports.to_vec()).unwrap_err();
+            assert!(matches!(error, AdmitError::Both { .. }), "{error}");
+        }
+        let error = world(&plugin, vec![format!("{COLUMN}@0.1.0"), format!("{MAPPING}@0.1.0")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "plugin 'p' (sha256:0) exports alluvium:plugin/column-transform@0.1.0 and alluvium:plugin/schema-mapping@0.1.0; a plugin is one of them"
+        );
+    }
 }

@@ -1,10 +1,11 @@
 //! Runs users' plugins: WebAssembly components, admitted, limited and called on wasmtime.
 //!
 //! - [`Host`]: one engine for all plugins of a process. [`Host::admit`] is the only way in.
-//! - [`Plugin`]: an admitted component; [`Plugin::configure_column`] and [`Plugin::configure_record`]
-//!   hand it its configuration.
-//! - [`ColumnPlugin`] and [`RecordPlugin`]: called once for each chunk. What they return is checked
-//!   before anybody sees it.
+//! - [`Plugin`]: an admitted component; [`Plugin::configure_column`], [`Plugin::configure_record`] and
+//!   [`Plugin::configure_mapping`] hand it its configuration.
+//! - [`ColumnPlugin`] and [`RecordPlugin`]: called once for each chunk.
+//! - [`MappingPlugin`]: called once for each new shape of records.
+//!   What plugins return is checked before anybody sees it.
 //! - [`isolate`]: which inputs are at fault when a call fails.
 //!
 //! A plugin is a function of its input and its configuration: it imports nothing, and every call gets
@@ -21,6 +22,7 @@ mod host;
 mod instance;
 mod isolate;
 mod limits;
+mod mapping;
 mod outcome;
 mod output;
 mod packing;
@@ -30,14 +32,16 @@ mod record;
 pub use access::{AccessField, ColumnAccess, join_path, split_path};
 pub use admit::Kind;
 pub use column::{ColumnPlugin, Edit, IsolatedEdit};
+pub use contract::mapping::{Coercion, Derivation, Kinds, OnConflict, Seen, SourceShape, TableColumn};
 pub use contract::{Description, Layout, RecordAccess};
 pub use error::{
     AccessProblem, AdmitError, CallError, ConfigureError, DescriptionProblem, Error, Function, InputProblem,
-    IsolateError, PluginLabel,
+    IsolateError, MappingError, MappingFault, MappingPlace, MappingProblem, PluginLabel,
 };
 pub use host::{Host, HostConfig};
 pub use isolate::{Isolated, Isolation, isolate};
 pub use limits::Limits;
+pub use mapping::{MappedColumn, MappingAnswer, MappingPlugin};
 pub use output::OutputError;
 pub use plugin::{Plugin, digest};
 pub use record::{IsolatedOutput, RecordOutput, RecordPlugin};

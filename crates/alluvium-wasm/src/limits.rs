@@ -8,6 +8,10 @@ use wasmtime::ResourceLimiter;
 /// enough to be read without a bound on time.
 pub(crate) const ANSWER_BYTES: usize = 1 << 20;
 
+/// The bytes that a `plan` may return: room for ten thousand columns with their comments, whatever
+/// the limit on what the calls for each chunk return.
+pub(crate) const PLAN_BYTES: usize = 16 << 20;
+
 /// Linear memories of one instance; guests that embed an interpreter have three.
 pub(crate) const MEMORIES: u32 = 4;
 /// Tables of one instance.

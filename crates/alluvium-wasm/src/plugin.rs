@@ -3,11 +3,12 @@
 use crate::access::{ColumnAccess, column_access};
 use crate::admit::{Candidate, Kind, examine};
 use crate::column::ColumnPlugin;
-use crate::contract::{ColumnContract, Description, RecordContract};
+use crate::contract::{ColumnContract, Description, MappingContract, RecordContract};
 use crate::error::{AdmitError, CallError, ConfigureError, DescriptionProblem, Function, PluginLabel, is_wild, said};
 use crate::host::Host;
-use crate::instance::{Sandbox, StoreData};
+use crate::instance::{Sandbox, Session, StoreData};
 use crate::limits::{ANSWER_BYTES, Limits};
+use crate::mapping::MappingPlugin;
 use crate::record::RecordPlugin;
 use alluvium_core::PluginRef;
 use serde_json::Value;
@@ -17,7 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::Store;
+use wasmtime::component::{Component, Instance, InstancePre};
 
 /// An admitted plugin: compiled, linked, and known by its description.
 #[derive(Clone)]
@@ -31,12 +33,13 @@ pub struct Plugin {
 enum Contract {
     Column(ColumnContract),
     Record(RecordContract),
+    Mapping(MappingContract),
 }
 
 impl Host {
     /// Admits a component as the plugin `name`, or says why not. In this order: its size, that it is
     /// a component, that it is valid within the features allowed, that it imports nothing, that it
-    /// exports a transform of a supported version, that its memory fits, that it compiles in time,
+    /// exports one of the contract's interfaces in a supported version, that its memory fits, that it compiles in time,
     /// that it starts, and that it describes itself.
     ///
     /// Blocks for as long as compiling takes.
@@ -113,6 +116,7 @@ impl Plugin {
         match self.contract {
             Contract::Column(_) => Kind::Column,
             Contract::Record(_) => Kind::Record,
+            Contract::Mapping(_) => Kind::Mapping,
         }
     }
 
@@ -155,6 +159,20 @@ impl Plugin {
         Ok(RecordPlugin::new(self.sandbox.clone(), contract.clone(), config, access))
     }
 
+    /// Hands the configuration to a mapping plugin.
+    pub fn configure_mapping(&self, config: &Value) -> Result<MappingPlugin, ConfigureError> {
+        let Contract::Mapping(contract) = &self.contract else {
+            return Err(self.wrong_kind(Kind::Mapping));
+        };
+        let config = config.to_string();
+        let answer = self.sandbox.enter(|session| {
+            let instance = session.instance(|store| contract.start(store), |store, new| contract.load(store, new))?;
+            session.call(Function::Configure, ANSWER_BYTES, |store| instance.configure(store, &config))
+        });
+        self.configured(answer)?;
+        Ok(MappingPlugin::new(self.sandbox.clone(), contract.clone(), config))
+    }
+
     fn configured<T>(&self, answer: Result<Result<T, String>, CallError>) -> Result<T, ConfigureError> {
         let answer = answer.map_err(|error| ConfigureError::Call { error })?;
         answer
@@ -186,6 +204,7 @@ fn link(plugin: &PluginLabel, candidate: Candidate, component: InstancePre<Store
     let linked = match candidate.kind {
         Kind::Column => ColumnContract::link(candidate.version, component).map(Contract::Column),
         Kind::Record => RecordContract::link(candidate.version, component).map(Contract::Record),
+        Kind::Mapping => MappingContract::link(candidate.version, component).map(Contract::Mapping),
     };
     let interface = candidate.interface();
     linked.map_err(|source| AdmitError::Contract { plugin: plugin.clone(), interface, source })
@@ -194,28 +213,45 @@ fn link(plugin: &PluginLabel, candidate: Candidate, component: InstancePre<Store
 /// Starts the component for the first time, checks its functions' types, and asks what it is.
 fn describe(sandbox: &Sandbox, candidate: Candidate, contract: &Contract) -> Result<Description, AdmitError> {
     let described = sandbox.enter(|session| match contract {
-        Contract::Column(contract) => {
-            let new = session.call(Function::Start, 0, |store| contract.start(store))?;
-            let instance = match session.load(|store| contract.load(store, &new)) {
-                Ok(instance) => instance,
-                Err(error) => return Ok(Err(error)),
-            };
-            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store)).map(Ok)
-        }
-        Contract::Record(contract) => {
-            let new = session.call(Function::Start, 0, |store| contract.start(store))?;
-            let instance = match session.load(|store| contract.load(store, &new)) {
-                Ok(instance) => instance,
-                Err(error) => return Ok(Err(error)),
-            };
-            session.call(Function::Describe, ANSWER_BYTES, |store| instance.describe(store)).map(Ok)
-        }
+        Contract::Column(contract) => first_run(
+            session,
+            |store| contract.start(store),
+            |store, new| contract.load(store, new),
+            |store, instance| instance.describe(store),
+        ),
+        Contract::Record(contract) => first_run(
+            session,
+            |store| contract.start(store),
+            |store, new| contract.load(store, new),
+            |store, instance| instance.describe(store),
+        ),
+        Contract::Mapping(contract) => first_run(
+            session,
+            |store| contract.start(store),
+            |store, new| contract.load(store, new),
+            |store, instance| instance.describe(store),
+        ),
     });
     let plugin = || sandbox.plugin.clone();
     let described = described.map_err(|error| AdmitError::FirstRun { error })?;
     let interface = candidate.interface();
     let description = described.map_err(|source| AdmitError::Contract { plugin: plugin(), interface, source })?;
     check_description(description).map_err(|problem| AdmitError::Description { plugin: plugin(), problem })
+}
+
+/// The outer error is the plugin's failure; the inner one says that it does not keep the contract.
+fn first_run<I>(
+    session: &mut Session<'_>,
+    start: impl FnOnce(&mut Store<StoreData>) -> wasmtime::Result<Instance>,
+    load: impl FnOnce(&mut Store<StoreData>, &Instance) -> wasmtime::Result<I>,
+    describe: impl FnOnce(&mut Store<StoreData>, &I) -> wasmtime::Result<Description>,
+) -> Result<wasmtime::Result<Description>, CallError> {
+    let new = session.call(Function::Start, 0, start)?;
+    let instance = match session.load(|store| load(store, &new)) {
+        Ok(instance) => instance,
+        Err(error) => return Ok(Err(error)),
+    };
+    session.call(Function::Describe, ANSWER_BYTES, |store| describe(store, &instance)).map(Ok)
 }
 
 fn check_description(description: Description) -> Result<Description, DescriptionProblem> {

@@ -86,6 +86,8 @@ fn plugin(
             .configure_record(&transform.with)
             .map(Configured::Record)
             .map_err(|error| Failure::classified(&error).context(&here)),
+        Kind::Mapping => Err(Failure::input(format!("{here}: {name} is a mapping plugin, which is no transform"))
+            .with_hint("a transform is a record plugin or a column plugin")),
         Kind::Column => plugin
             .configure_column(&transform.with)
             .map(Configured::Column)

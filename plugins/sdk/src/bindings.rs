@@ -27,3 +27,18 @@ pub mod record {
     pub use self::alluvium::plugin::types::{Description, Reject};
     pub use self::exports::alluvium::plugin::record_transform::{Access, Chunk, Guest, Headers, Output, Packed};
 }
+
+pub mod mapping {
+    wit_bindgen::generate!({
+        path: "../../wit/0.1.0",
+        world: "mapping-plugin",
+        pub_export_macro: true,
+        export_macro_name: "export",
+    });
+
+    pub use self::alluvium::plugin::types::Description;
+    pub use self::exports::alluvium::plugin::schema_mapping::{
+        Coercion, Column, Derivation, Guest, InnerCoercion, Kinds, MappingPlan, OnConflict, Seen, SourceShape,
+        TableColumn,
+    };
+}

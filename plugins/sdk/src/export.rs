@@ -1,7 +1,7 @@
 //! From the contract's calls to a plugin's functions. For the macros; nothing here is for authors.
 
-use crate::bindings::{column as column_contract, record as record_contract};
-use crate::{Error, Result, column, record};
+use crate::bindings::{column as column_contract, mapping as mapping_contract, record as record_contract};
+use crate::{Error, Result, column, mapping, record};
 use serde::de::DeserializeOwned;
 
 pub use std::cell::RefCell;
@@ -20,6 +20,13 @@ pub struct RecordPlugin<C> {
     pub about: About,
     pub access: fn(&C, &mut record::Access) -> Result<()>,
     pub transform: fn(&C, &record::Record<'_>, &mut record::Output<'_>) -> Result<()>,
+}
+
+/// A mapping plugin, as `mapping_plugin!` puts it together.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingPlugin<C> {
+    pub about: About,
+    pub plan: fn(&C, &mapping::Shape, Option<&mapping::Table>, &mut mapping::Plan) -> Result<()>,
 }
 
 /// What a plugin says of itself.
@@ -102,6 +109,35 @@ impl<C: DeserializeOwned> RecordPlugin<C> {
     }
 }
 
+impl<C: DeserializeOwned> MappingPlugin<C> {
+    pub fn describe(&self) -> mapping_contract::Description {
+        let About { name, version, summary, config_schema } = self.about;
+        mapping_contract::Description {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            summary: one_line(summary),
+            config_schema: config_schema.to_owned(),
+        }
+    }
+
+    pub fn configure(&self, config: &str) -> Result<C> {
+        read(config)
+    }
+
+    pub fn plan(
+        &self,
+        config: &C,
+        source: mapping_contract::SourceShape,
+        table: Option<Vec<mapping_contract::TableColumn>>,
+    ) -> Result<mapping_contract::MappingPlan> {
+        let shape = mapping::Shape::from_contract(source)?;
+        let table = table.map(mapping::Table::from_contract);
+        let mut plan = mapping::Plan::default();
+        (self.plan)(config, &shape, table.as_ref(), &mut plan)?;
+        plan.finish()
+    }
+}
+
 impl<C, A> Configured<C, A> {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn access(&self) -> &A {
@@ -172,6 +208,74 @@ macro_rules! record_plugin {
     };
 }
 
+/// Makes a crate a mapping plugin: see [`mapping`](crate::mapping).
+///
+/// Its name, version and summary are the package's. `config_schema`, a JSON Schema of the
+/// configuration, may be left out.
+#[macro_export]
+macro_rules! mapping_plugin {
+    (config: $config:ty, plan: $plan:path $(, config_schema: $schema:expr)? $(,)?) => {
+        #[allow(dead_code, reason = "on the host it is used by tests alone")]
+        const PLUGIN: $crate::export::MappingPlugin<$config> =
+            $crate::export::MappingPlugin { about: $crate::__about!($($schema)?), plan: $plan };
+
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "the contract's exports")]
+        const _: () = {
+            use $crate::bindings::mapping as contract;
+
+            ::std::thread_local! {
+                static CONFIGURED: $crate::export::RefCell<::std::option::Option<$config>> =
+                    const { $crate::export::RefCell::new(None) };
+            }
+
+            struct Exports;
+
+            impl contract::Guest for Exports {
+                fn describe() -> contract::Description {
+                    PLUGIN.describe()
+                }
+
+                fn configure(config: ::std::string::String) -> ::std::result::Result<(), ::std::string::String> {
+                    let configured = PLUGIN.configure(&config).map_err($crate::export::message)?;
+                    CONFIGURED.replace(Some(configured));
+                    Ok(())
+                }
+
+                fn plan(
+                    source: contract::SourceShape,
+                    table: ::std::option::Option<::std::vec::Vec<contract::TableColumn>>,
+                ) -> ::std::result::Result<contract::MappingPlan, ::std::string::String> {
+                    CONFIGURED.with_borrow(|configured| {
+                        let configured = configured.as_ref().ok_or_else($crate::export::unconfigured)?;
+                        PLUGIN.plan(configured, source, table).map_err($crate::export::message)
+                    })
+                }
+            }
+
+            contract::export!(Exports with_types_in $crate::bindings::mapping);
+        };
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __about {
+    ($($schema:expr)?) => {
+        $crate::export::About {
+            name: env!("CARGO_PKG_NAME"),
+            version: env!("CARGO_PKG_VERSION"),
+            summary: env!("CARGO_PKG_DESCRIPTION"),
+            config_schema: {
+                #[allow(unused_variables)]
+                let schema = "";
+                $(let schema = $schema;)?
+                schema
+            },
+        }
+    };
+}
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __plugin {
@@ -179,17 +283,7 @@ macro_rules! __plugin {
         $config:ty, $access:path, $transform:path $(, $schema:expr)?) => {
         #[allow(dead_code, reason = "on the host it is used by tests alone")]
         const PLUGIN: $crate::export::$kind<$config> = $crate::export::$kind {
-            about: $crate::export::About {
-                name: env!("CARGO_PKG_NAME"),
-                version: env!("CARGO_PKG_VERSION"),
-                summary: env!("CARGO_PKG_DESCRIPTION"),
-                config_schema: {
-                    #[allow(unused_variables)]
-                    let schema = "";
-                    $(let schema = $schema;)?
-                    schema
-                },
-            },
+            about: $crate::__about!($($schema)?),
             access: $access,
             transform: $transform,
         };

@@ -1,5 +1,6 @@
 //! Write alluvium plugins in Rust: a **column plugin** is one function over named, typed columns
-//! ([`mod@column`]), a **record plugin** one function over a record's bytes ([`record`]).
+//! ([`mod@column`]), a **record plugin** one function over a record's bytes ([`record`]), a **mapping
+//! plugin** one function from what the records are like to the table's columns ([`mapping`]).
 //!
 //! A plugin is a pure function of its input and its configuration: it has no clock, no randomness,
 //! no files and no network. The configuration is the pipeline file's `with = {…}`, read into a type
@@ -45,6 +46,7 @@ mod time;
 mod types;
 
 pub mod column;
+pub mod mapping;
 pub mod record;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;

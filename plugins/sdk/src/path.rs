@@ -17,7 +17,7 @@ impl Path {
     /// The path of a single part.
     pub fn of(part: impl Into<String>) -> Self {
         let part = part.into();
-        let plain = !part.contains(['.', '`']);
+        let plain = !part.is_empty() && part != "[]" && !part.contains(['.', '`']);
         let text = if plain { part.clone() } else { format!("`{}`", part.replace('`', "``")) };
         Self { text, parts: vec![part] }
     }
@@ -57,11 +57,56 @@ impl<'de> Deserialize<'de> for Path {
 
 /// The parts of a path; a backtick within backticks is doubled.
 pub(crate) fn split(path: &str) -> Result<Vec<String>, String> {
+    let parts = parts(path)?;
+    if parts.iter().any(|(part, _)| part.is_empty()) {
+        return Err(format!("the path '{path}' has an empty part"));
+    }
+    Ok(parts.into_iter().map(|(part, _)| part).collect())
+}
+
+/// A step of a path into records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// To a field; keys can be empty.
+    Key(String),
+    /// To the elements of a list.
+    Element,
+}
+
+/// The steps of a path into records.
+pub(crate) fn steps(path: &str) -> Result<Vec<Step>, String> {
+    let step = |(part, quoted): (String, bool)| if part == "[]" && !quoted { Step::Element } else { Step::Key(part) };
+    Ok(parts(path)?.into_iter().map(step).collect())
+}
+
+/// The path of these steps, as the host spells it.
+pub(crate) fn spell(steps: &[Step]) -> String {
+    let mut path = String::new();
+    for step in steps {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        match step {
+            Step::Key(key) if key.is_empty() || key == "[]" || key.contains(['.', '`']) => {
+                path.push('`');
+                path.push_str(&key.replace('`', "``"));
+                path.push('`');
+            }
+            Step::Key(key) => path.push_str(key),
+            Step::Element => path.push_str("[]"),
+        }
+    }
+    path
+}
+
+/// The parts of a path, and whether they stand in backticks; others are not empty.
+fn parts(path: &str) -> Result<Vec<(String, bool)>, String> {
     let wrong = |what: &str| Err(format!("the path '{path}' {what}"));
     let mut parts = Vec::new();
     let mut rest = path;
     loop {
         let mut part = String::new();
+        let quoted = rest.starts_with('`');
         if let Some(quoted) = rest.strip_prefix('`') {
             rest = quoted;
             loop {
@@ -89,10 +134,10 @@ pub(crate) fn split(path: &str) -> Result<Vec<String>, String> {
             part.push_str(plain);
             rest = after;
         }
-        if part.is_empty() {
+        if part.is_empty() && !quoted {
             return wrong("has an empty part");
         }
-        parts.push(part);
+        parts.push((part, quoted));
         if rest.is_empty() {
             return Ok(parts);
         }
@@ -106,7 +151,7 @@ pub(crate) fn split(path: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{Path, split};
+    use super::{Path, Step, spell, split, steps};
 
     #[test]
     fn parts() {
@@ -126,6 +171,22 @@ mod tests {
         }
         assert_eq!(serde_json::from_str::<Path>("\"a.`b.c`\"").unwrap().parts(), ["a", "b.c"]);
         assert!(serde_json::from_str::<Path>("\"a..b\"").unwrap_err().to_string().contains("has an empty part"));
+    }
+
+    #[test]
+    fn steps_lead_into_lists() {
+        let key = |key: &str| Step::Key(key.to_owned());
+        for (path, expected) in [
+            ("items.[].sku", vec![key("items"), Step::Element, key("sku")]),
+            ("[].[]", vec![Step::Element, Step::Element]),
+            ("`[]`.[x]", vec![key("[]"), key("[x]")]),
+            ("``.`a.b`.`c``d`", vec![key(""), key("a.b"), key("c`d")]),
+        ] {
+            assert_eq!(steps(path).unwrap(), expected);
+            assert_eq!(spell(&expected), path);
+        }
+        assert_eq!(spell(&steps("`plain`.x").unwrap()), "plain.x");
+        assert!(steps("a..b").is_err() && steps("").is_err());
     }
 
     #[test]

@@ -23,9 +23,11 @@
 //! # }
 //! ```
 
+mod plans;
 mod records;
 mod rows;
 
+pub use plans::{PlanOutcome, PlannedColumn, run_plan};
 pub use records::{Input, Output, RecordsOutcome, run_records};
 pub use rows::{RowsOutcome, run_rows};
 pub use serde_json::{Value, json};

@@ -2,9 +2,11 @@
 //! released version.
 //!
 //! A new version gets a directory under `wit/`, a module here with its bindings and conversions,
-//! and a variant in [`Version`], [`ColumnContract`], [`RecordContract`] and their instances. Nothing
+//! and a variant in [`Version`], [`ColumnContract`], [`RecordContract`], [`MappingContract`] and their
+//! instances. Nothing
 //! outside this module knows what differs between versions.
 
+pub(crate) mod mapping;
 mod v0_1_0;
 
 use crate::instance::StoreData;
@@ -12,10 +14,15 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
+pub(crate) use mapping::MappingContract;
+
 /// The interface of column plugins, without its version.
 pub(crate) const COLUMN: &str = "alluvium:plugin/column-transform";
 /// The interface of record plugins, without its version.
 pub(crate) const RECORD: &str = "alluvium:plugin/record-transform";
+/// The interface of schema mappings, without its version.
+pub(crate) const MAPPING: &str = "alluvium:plugin/schema-mapping";
+
 /// A version of the contract that is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {

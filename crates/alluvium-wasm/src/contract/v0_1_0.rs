@@ -3,6 +3,8 @@
 //! Inputs are borrowed by the bindings (`NodeParam`, `ChunkParam`…), so that a column's buffers
 //! are copied once, into the plugin's memory.
 
+mod mapping;
+
 use super::{
     Answer, ChunkView, Description, HeadersView, Layout, Node, PackedView, RawColumnAccess, RawEdit, RawField, RawNode,
     RawOutput, RawPacked, RawReject, RecordAccess,
@@ -10,6 +12,8 @@ use super::{
 use crate::instance::StoreData;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
+
+pub(crate) use mapping::{MappingLinked, MappingRunning};
 
 #[allow(missing_debug_implementations, clippy::all)]
 mod column {

@@ -1,6 +1,6 @@
 //! Why a component was not admitted.
 
-use super::{CallError, PluginLabel, list, seconds};
+use super::{CallError, PluginLabel, either, list, seconds};
 use crate::limits::Bytes;
 use alluvium_core::{Classified, ErrorClass};
 use std::time::Duration;
@@ -20,12 +20,12 @@ pub enum AdmitError {
     },
     #[error("plugin {plugin} imports {}; a plugin may import nothing", list(imports))]
     Imports { plugin: PluginLabel, imports: Vec<String> },
-    #[error("plugin {plugin} exports {}; a plugin exports {}", list(exports), supported.join(" or "))]
+    #[error("plugin {plugin} exports {}; a plugin exports {}", list(exports), either(supported))]
     World { plugin: PluginLabel, exports: Vec<String>, supported: Vec<String> },
     #[error("plugin {plugin} is built against {found}; supported are {}", list(supported))]
     Version { plugin: PluginLabel, found: String, supported: Vec<String> },
-    #[error("plugin {plugin} exports both a column and a record transform; a plugin is one of them")]
-    Both { plugin: PluginLabel },
+    #[error("plugin {plugin} exports {}; a plugin is one of them", list(exports))]
+    Both { plugin: PluginLabel, exports: Vec<String> },
     #[error("plugin {plugin} exports {interface}, but with other functions or types than the contract's")]
     Contract {
         plugin: PluginLabel,
@@ -87,7 +87,7 @@ impl AdmitError {
             | Self::Imports { plugin, .. }
             | Self::World { plugin, .. }
             | Self::Version { plugin, .. }
-            | Self::Both { plugin }
+            | Self::Both { plugin, .. }
             | Self::Contract { plugin, .. }
             | Self::CompileTime { plugin, .. }
             | Self::CompileBusy { plugin }
@@ -129,7 +129,7 @@ impl Classified for AdmitError {
                 }
             }
             Self::World { .. } | Self::Both { .. } => {
-                "build it for the world `column-plugin` or `record-plugin` of alluvium:plugin".to_owned()
+                "build it for the world `column-plugin`, `record-plugin` or `mapping-plugin` of alluvium:plugin".to_owned()
             }
             Self::Version { .. } => "build it against a supported version of the contract, or update alluvium".to_owned(),
             Self::Contract { .. } => "build it against the released plugin.wit, unchanged".to_owned(),

@@ -85,7 +85,7 @@ impl CallError {
             Self::Trap { function, .. }
             | Self::Timeout { function, .. }
             | Self::Memory { function, .. }
-            | Self::Output { function, .. } => *function == Function::Transform,
+            | Self::Output { function, .. } => matches!(function, Function::Transform | Function::Plan),
             Self::Failed { .. } => true,
             Self::Unavailable { .. } | Self::Input { .. } | Self::Panicked { .. } => false,
         }

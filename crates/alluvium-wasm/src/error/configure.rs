@@ -53,7 +53,10 @@ impl Classified for ConfigureError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Kind { .. } => "record plugins come before column plugins".to_owned(),
+            Self::Kind { .. } => {
+                "record and column plugins are transforms, record plugins first; a mapping plugin makes the plan"
+                    .to_owned()
+            }
             Self::Refused { .. } => "correct the plugin's `with`".to_owned(),
             Self::Access { .. } => "correct what the plugin's `configure` returns, or its `with`".to_owned(),
             Self::Call { error } => return error.hint(),

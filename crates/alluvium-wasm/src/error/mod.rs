@@ -3,10 +3,12 @@
 mod admit;
 mod call;
 mod configure;
+mod mapping;
 
 pub use admit::{AdmitError, DescriptionProblem};
 pub use call::{CallError, InputProblem, IsolateError};
 pub use configure::{AccessProblem, ConfigureError};
+pub use mapping::{MappingError, MappingFault, MappingPlace, MappingProblem};
 
 use crate::limits::Bytes;
 use alluvium_core::{Classified, ErrorClass, PluginRef};
@@ -40,6 +42,7 @@ pub enum Function {
     Describe,
     Configure,
     Transform,
+    Plan,
 }
 
 impl fmt::Display for Function {
@@ -49,6 +52,7 @@ impl fmt::Display for Function {
             Self::Describe => "describe",
             Self::Configure => "configure",
             Self::Transform => "transform",
+            Self::Plan => "plan",
         })
     }
 }
@@ -98,6 +102,14 @@ fn list(names: &[String]) -> String {
         _ if more > 0 => format!("{} and {more} more", shown.join(", ")),
         [name] => name.clone(),
         [names @ .., last] => format!("{} and {last}", names.join(", ")),
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+fn either(names: &[String]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        _ => names.join(""),
     }
 }
 

@@ -133,12 +133,12 @@ fn other_worlds_and_versions_are_named() {
     let error = refusal(&wat::parse_str(r#"(component)"#).unwrap());
     assert_eq!(
         text(&error),
-        "plugin 'fixture' exports nothing; a plugin exports alluvium:plugin/column-transform@0.1.0 or alluvium:plugin/record-transform@0.1.0"
+        "plugin 'fixture' exports nothing; a plugin exports alluvium:plugin/column-transform@0.1.0, alluvium:plugin/record-transform@0.1.0 or alluvium:plugin/schema-mapping@0.1.0"
     );
     let later = column(|core| core.contract(|contract| contract.replace("plugin@0.1.0", "plugin@0.2.0")));
     assert_eq!(
         text(&refusal(&later)),
-        "plugin 'fixture' is built against alluvium:plugin/column-transform@0.2.0; supported are alluvium:plugin/column-transform@0.1.0 and alluvium:plugin/record-transform@0.1.0"
+        "plugin 'fixture' is built against alluvium:plugin/column-transform@0.2.0; supported are alluvium:plugin/column-transform@0.1.0, alluvium:plugin/record-transform@0.1.0 and alluvium:plugin/schema-mapping@0.1.0"
     );
 }
 

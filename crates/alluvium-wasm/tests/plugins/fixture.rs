@@ -26,7 +26,8 @@ pub struct Core {
     pub describe: String,
     /// Parameters: `$config`, `$length`.
     pub configure: String,
-    /// Parameters of a column plugin: `$rows`, `$nodes`, `$count`; of a record plugin: `$chunk`.
+    /// Parameters of a column plugin: `$rows`, `$nodes`, `$count`; of a record plugin: `$chunk`. Of a
+    /// mapping plugin this is `plan`.
     pub transform: String,
 }
 
@@ -79,6 +80,15 @@ pub fn record(build: impl FnOnce(&mut Core)) -> Vec<u8> {
     let mut core = Core::new("record-transform", "record-plugin");
     core.wants(false, false, false, false);
     core.output(&[], &Packed::default(), None, &[]);
+    build(&mut core);
+    core.component()
+}
+
+/// A mapping plugin that has an empty plan, changed by `build`.
+pub fn mapping(build: impl FnOnce(&mut Core)) -> Vec<u8> {
+    let mut core = Core::new("schema-mapping", "mapping-plugin");
+    core.configure = constant(core.put(&[0; 12]));
+    core.plan(&[], &[]);
     build(&mut core);
     core.component()
 }
@@ -181,6 +191,23 @@ impl Core {
         self.transform = constant(self.put(&record));
     }
 
+    /// `plan` returns columns of these names, types and paths, and drops.
+    pub fn plan(&mut self, columns: &[(&str, &str, &str)], drops: &[&str]) {
+        let mut list = Vec::new();
+        for (name, data_type, path) in columns {
+            for text in [name, data_type, path] {
+                list.extend(pair(self.bytes(text.as_bytes())));
+            }
+            // No coercion, derivation, default or comment; conflicts reject.
+            list.extend([0; 56]);
+        }
+        let mut record = vec![0; 4];
+        record.extend(pair((self.put(&list), columns.len() as u32)));
+        let drops: Vec<u8> = drops.iter().flat_map(|path| pair(self.bytes(path.as_bytes()))).collect();
+        record.extend(pair((self.put(&drops), drops.len() as u32 / 8)));
+        self.transform = constant(self.put(&record));
+    }
+
     /// Places bytes at an address that is a multiple of 8.
     pub fn put(&mut self, bytes: &[u8]) -> u32 {
         self.data.resize(self.data.len().next_multiple_of(8), 0);
@@ -225,9 +252,10 @@ impl Core {
         } else {
             prefix.replace("@0.1.0", "@0.2.0")
         };
-        let parameters = match self.interface {
-            "column-transform" => "(param $rows i32) (param $nodes i32) (param $count i32)",
-            _ => "(param $chunk i32)",
+        let (function, parameters) = match self.interface {
+            "column-transform" => ("transform", "(param $rows i32) (param $nodes i32) (param $count i32)"),
+            "schema-mapping" => ("plan", "(param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)"),
+            _ => ("transform", "(param $chunk i32)"),
         };
         let Self { more, start, realloc, describe, configure, transform, .. } = self;
         format!(
@@ -249,7 +277,7 @@ impl Core {
                 (local.get $at))
               (func (export "{prefix}#describe") (result i32) {describe})
               (func (export "{prefix}#configure") (param $config i32) (param $length i32) (result i32) {configure})
-              (func (export "{prefix}#transform") {parameters} (result i32) {transform}))"#
+              (func (export "{prefix}#{function}") {parameters} (result i32) {transform}))"#
         )
     }
 

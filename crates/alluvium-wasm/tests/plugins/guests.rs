@@ -1,9 +1,13 @@
 //! The guests under `plugins/`, as `cargo xtask plugins` builds them.
 
 use crate::host;
+use alluvium_core::DataType;
 use alluvium_core::Records;
 use alluvium_core::chunk::Record;
-use alluvium_wasm::{ColumnPlugin, Kind, Limits, Plugin};
+use alluvium_wasm::{
+    Coercion, ColumnPlugin, Derivation, Kind, Kinds, Limits, MappingError, OnConflict, Plugin, Seen, SourceShape,
+    TableColumn,
+};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType};
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
@@ -41,7 +45,7 @@ fn redact(config: Value) -> ColumnPlugin {
 
 #[test]
 fn they_describe_themselves() {
-    for (name, kind) in [("redact", Kind::Column), ("unwrap", Kind::Record)] {
+    for (name, kind) in [("redact", Kind::Column), ("unwrap", Kind::Record), ("orders-map", Kind::Mapping)] {
         let plugin = guest(name);
         assert_eq!((plugin.kind(), plugin.description().name.as_str()), (kind, name));
         let schema: Value = serde_json::from_str(&plugin.description().config_schema).unwrap();
@@ -99,6 +103,76 @@ fn unwrap_splits_and_rejects() {
     assert_eq!(values, [r#"{"a":1}"#, "1", "[2]", r#""3""#]);
     assert_eq!(output.rejects.len(), 1);
     assert_eq!(output.rejects[0].0, 1);
+}
+
+fn seen(path: &str, kinds: Kinds, inferred: Option<&str>) -> Seen {
+    Seen { path: path.to_owned(), kinds, inferred: inferred.map(str::to_owned) }
+}
+
+/// What orders look like.
+fn orders() -> SourceShape {
+    let string = Kinds { string: true, ..Kinds::default() };
+    let fields = vec![
+        seen("id", Kinds { integer: true, ..Kinds::default() }, Some("bigint")),
+        seen("amount", Kinds { null: true, ..string }, Some("string")),
+        seen("event_time", string, Some("string")),
+        seen("items", Kinds { list: true, ..Kinds::default() }, Some("array<struct<sku:string>>")),
+        seen("items.[]", Kinds { object: true, ..Kinds::default() }, Some("struct<sku:string>")),
+        seen("items.[].sku", string, Some("string")),
+        seen("sku", string, Some("string")),
+        seen("``", Kinds { null: true, ..Kinds::default() }, None),
+    ];
+    SourceShape { format: "json".to_owned(), schema_id: Some("7".to_owned()), fields }
+}
+
+#[test]
+fn orders_map_plans_a_table() {
+    let plugin = guest("orders-map").configure_mapping(&json!({})).unwrap();
+    assert_eq!(plugin.reference().name, "orders-map");
+    let plan = plugin.plan(&orders(), None).unwrap();
+    let columns: Vec<_> =
+        plan.columns.iter().map(|c| (c.name.as_str(), c.data_type.to_string(), c.path.join("/"))).collect();
+    let expected = [
+        ("order_id", "bigint", "id"),
+        ("amount", "decimal(10,2)", "amount"),
+        ("event_time", "timestamp", "event_time"),
+        ("order_date", "date", "event_time"),
+        ("sku_family", "string", "sku"),
+        ("sku_number", "int", "sku"),
+    ];
+    assert_eq!(columns, expected.map(|(name, ty, path)| (name, ty.to_owned(), path.to_owned())));
+    let derived: Vec<_> = plan.columns.iter().filter_map(|c| c.derivation.clone()).collect();
+    let hyphen = || "-".to_owned();
+    assert_eq!(derived, [Derivation::Date, Derivation::Before(hyphen()), Derivation::After(hyphen())]);
+    assert_eq!(plan.columns[0].comment.as_deref(), Some("the records' id"));
+    assert_eq!((plan.columns[1].coercion, plan.columns[1].on_conflict), (Coercion::ParseString, OnConflict::Reject));
+    assert_eq!(plan.columns[5].on_conflict, OnConflict::Rescue);
+    assert_eq!(plan.drops, [["debug"]]);
+
+    let table = [TableColumn { name: "order_id".to_owned(), data_type: DataType::String }];
+    let planned = plugin.plan(&orders(), Some(&table)).unwrap();
+    assert_eq!(planned.columns[0].data_type, DataType::String);
+    assert_eq!(planned.columns[1..], plan.columns[1..]);
+    assert_eq!(plugin.plan(&orders(), Some(&[])).unwrap(), plan);
+    assert_eq!(plugin.plan(&SourceShape::default(), None).unwrap().columns, []);
+}
+
+#[test]
+fn a_mapping_that_is_configured_wrongly_has_no_plan() {
+    let config = json!({ "decimals": { "amount": "decimal(2,10)" }, "drop": ["a..b"] });
+    let plugin = guest("orders-map").configure_mapping(&config).unwrap();
+    let error = plugin.plan(&orders(), None).unwrap_err();
+    let MappingError::Refused { message, .. } = error else { panic!("{error}") };
+    assert!(message.contains("column 'amount'") && message.contains("the path 'a..b'"), "{message}");
+}
+
+#[test]
+fn a_wide_shape_passes() {
+    let mut source = orders();
+    let string = Kinds { string: true, ..Kinds::default() };
+    source.fields.extend((0..50_000).map(|n| seen(&format!("wide_{n}"), string, Some("string"))));
+    let plugin = guest("orders-map").configure_mapping(&json!({})).unwrap();
+    assert_eq!(plugin.plan(&source, None).unwrap().columns.len(), 6);
 }
 
 #[test]

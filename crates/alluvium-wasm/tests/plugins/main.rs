@@ -12,6 +12,7 @@ mod fixture;
 mod guests;
 mod hostile;
 mod isolate;
+mod mappings;
 mod records;
 
 use alluvium_wasm::{AdmitError, CallError, ColumnPlugin, Host, HostConfig, Limits, RecordPlugin};
