@@ -33,7 +33,7 @@ pub fn demo(args: &DemoArgs) -> Result<()> {
 
 pub fn test(args: &TestArgs) -> Result<()> {
     setup::system(true)?;
-    let (python, jars) = (setup::python()?, setup::spark_jars()?);
+    let (python, jars, suite) = (setup::python()?, setup::spark_jars()?, setup::json_suite()?);
     let out = plugins::build_all()?;
     // The guests' SDK is tested on this machine's own target.
     let (guests, target) = plugins::native_workspace()?;
@@ -42,7 +42,8 @@ pub fn test(args: &TestArgs) -> Result<()> {
     run(sdk.arg(target))?;
     let mut cargo = cargo()?;
     cargo.args(["test", "--locked", "--workspace"]).args(&args.arguments);
-    run(cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))?;
+    cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_JSON_SUITE", suite);
+    run(cargo.env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))?;
     if args.slow { torture(&TortureArgs { minutes: 5.0, seed: None }) } else { Ok(()) }
 }
 
@@ -114,13 +115,14 @@ pub fn endurance(args: &EnduranceArgs) -> Result<()> {
     run(cargo.env("ALLUVIUM_COMMITS", args.commits.to_string()))
 }
 
-fn cargo() -> Result<Command> {
+/// Cargo, in the repository's root.
+pub fn cargo() -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(plugins::repository()?);
     Ok(cargo)
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("starting {:?}", command.get_program()))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");

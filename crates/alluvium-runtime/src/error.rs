@@ -19,6 +19,12 @@ pub enum Error {
     Position(#[from] PositionError),
     #[error("the mapping does not fit the table: {}", list(.0))]
     Mapping(Vec<PlanError>),
+    #[error("the plan of plugin {plugin} cannot be carried out: {}", list(.problems))]
+    PluginPlan { plugin: String, problems: Vec<PlanError> },
+    #[error("plugin {plugin} has no plan for the records")]
+    MappingPlugin { plugin: String, source: Fault },
+    #[error("columns are to be added to the table, and nobody has approved them: {}", .columns.join(", "))]
+    NotApproved { columns: Vec<String> },
     #[error("the mapping plan cannot grow")]
     Grow(#[source] alluvium_schema::GrowError),
     #[error("plugin {plugin} {access} column {column} as {wanted}, but the pipeline has it as {found}")]
@@ -68,10 +74,12 @@ impl Classified for Error {
             | Self::Load(source)
             | Self::Encode { source, .. }
             | Self::Commit { source, .. }
+            | Self::MappingPlugin { source, .. }
             | Self::Plugin { source, .. } => source.class(),
-            Self::TooManyFailures { .. } | Self::Multiplied { .. } => ErrorClass::Plugin,
+            Self::TooManyFailures { .. } | Self::Multiplied { .. } | Self::PluginPlan { .. } => ErrorClass::Plugin,
             Self::Position(_)
             | Self::Mapping(_)
+            | Self::NotApproved { .. }
             | Self::Grow(_)
             | Self::ColumnType { .. }
             | Self::NestedColumn { .. }
@@ -93,6 +101,7 @@ impl Classified for Error {
             | Self::Load(source)
             | Self::Encode { source, .. }
             | Self::Commit { source, .. }
+            | Self::MappingPlugin { source, .. }
             | Self::Plugin { source, .. } => return source.hint(),
             Self::Position(PositionError::Lost { .. }) => {
                 "nothing was skipped; to go on without the lost offsets, set `lost_data = \"skip\"` in [source]: \
@@ -108,6 +117,13 @@ impl Classified for Error {
                  nothing in the new one"
             }
             Self::Mapping(_) => "change the declared columns, or write to another table",
+            Self::PluginPlan { .. } => {
+                "nothing was committed of these records; mend the plugin, whose plan must keep the types that the \
+                 table has"
+            }
+            Self::NotApproved { .. } => {
+                "add them with ALTER TABLE … ADD COLUMNS, or set `evolve = \"add\"` in [schema] for one run"
+            }
             Self::Grow(_) => "declare the new fields, or set `evolve = \"add\"` or `\"none\"` in [schema]",
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
             Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",

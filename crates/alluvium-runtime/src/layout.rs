@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// A mapping plan with the columns that plugins add and the metadata columns.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Layout {
     plan: Arc<Plan>,
     metadata: MetadataColumns,

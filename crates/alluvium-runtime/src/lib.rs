@@ -13,6 +13,7 @@ pub mod driver;
 pub mod error;
 pub mod frame;
 pub mod layout;
+mod mapper;
 pub mod metadata;
 pub mod planner;
 pub mod stages;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const LAST_TIMESTAMP: i64 = 253_402_300_799_999;
 
 /// The metadata columns of a pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MetadataColumns {
     names: Metadata,
     /// Whether one record can make several rows, so that `row` tells them apart.

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::layout::Layout;
+use crate::mapper::Mapper;
 use crate::metadata::MetadataColumns;
 use crate::stages::Plugins;
 use alluvium_config::{Mapping, Pipeline};
@@ -18,7 +19,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Planner {
     base: Base,
-    current: Mutex<Arc<Layout>>,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    layout: Arc<Layout>,
+    /// The table that the layout is for.
+    table: Option<SchemaRef>,
+    /// Where a plugin decides on the mapping.
+    mapper: Option<Mapper>,
+    /// Whether it was told that no more columns can be added.
+    full: bool,
 }
 
 /// What does not change while a pipeline runs.
@@ -44,30 +56,31 @@ impl Planner {
         };
         reserved.extend(added_names(&accesses, declared));
         let options = PlanOptions {
-            evolve: match pipeline.schema.evolve {
-                alluvium_config::Evolve::Add => Evolve::Add,
-                alluvium_config::Evolve::None => Evolve::None,
-                alluvium_config::Evolve::Stop => Evolve::Stop,
-            },
+            evolve: pipeline.schema.evolve,
             max_columns: pipeline.schema.max_columns,
             rescued: pipeline.sink.metadata.rescued.clone(),
             reserved,
-            drops: Vec::new(),
+            drops: pipeline.schema.drops.clone(),
         };
         let partition_by = pipeline.sink.partition_by.clone();
         let base = Base { mapping: pipeline.schema.mapping.clone(), options, accesses, metadata, partition_by };
-        let layout = base.layout(table)?;
-        Ok(Self { base, current: Mutex::new(Arc::new(layout)) })
+        let layout = Arc::new(base.layout(table)?);
+        let mapper = plugins.mapping().map(|plugin| Mapper::new(plugin.clone()));
+        let current = Current { layout, table: table.schema.clone(), mapper, full: false };
+        Ok(Self { base, current: Mutex::new(current) })
     }
 
     pub fn layout(&self) -> Arc<Layout> {
-        self.lock().clone()
+        self.lock().layout.clone()
     }
 
-    /// Plans anew over another state of the table; what was not committed is forgotten.
+    /// Plans anew over another state of the table; what was not committed is forgotten. A plugin that
+    /// decides on the mapping is asked again with the next records.
     pub fn reload(&self, table: &TableState) -> Result<(), Error> {
-        let layout = self.base.layout(table)?;
-        *self.lock() = Arc::new(layout);
+        let layout = Arc::new(self.base.layout(table)?);
+        let mut current = self.lock();
+        current.layout = layout;
+        current.table = table.schema.clone();
         Ok(())
     }
 
@@ -80,10 +93,13 @@ impl Planner {
     /// had asked for all of them before; a batch without a single record decides nothing.
     pub fn learn(&self, shape: &Shape) -> Result<(), Error> {
         let mut current = self.lock();
-        let plan = current.plan().grow(shape).map_err(Error::Grow)?;
+        let plan = match self.base.ask(&mut current, shape)? {
+            Some(plan) => Some(plan),
+            None => current.layout.plan().grow(shape).map_err(Error::Grow)?,
+        };
         if plan.is_some() || !shape.is_empty() {
-            let plan = plan.unwrap_or_else(|| current.plan().as_ref().clone());
-            *current = Arc::new(self.base.with_plugins(plan.settle())?);
+            let plan = plan.unwrap_or_else(|| current.layout.plan().as_ref().clone());
+            self.base.follow(&mut current, plan.settle())?;
         }
         Ok(())
     }
@@ -98,38 +114,104 @@ impl Planner {
     /// Adds the new fields of `shape`; the layout that holds them, or the present one where nothing can be added.
     pub fn grow(&self, shape: &Shape) -> Result<Arc<Layout>, Error> {
         let mut current = self.lock();
-        if let Some(plan) = current.plan().grow(shape).map_err(Error::Grow)? {
-            *current = Arc::new(self.base.with_plugins(plan)?);
+        let plan = match self.base.ask(&mut current, shape)? {
+            Some(plan) => Some(plan),
+            None => current.layout.plan().grow(shape).map_err(Error::Grow)?,
+        };
+        if let Some(plan) = plan {
+            self.base.follow(&mut current, plan)?;
         }
-        Ok(current.clone())
+        Ok(current.layout.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Layout>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Base {
+    /// The plan of the plugin that decides on the mapping, grown by what it leaves to the pipeline. None
+    /// without such a plugin, and when it has been asked about all that is in `shape`.
+    fn ask(&self, current: &mut Current, shape: &Shape) -> Result<Option<Plan>, Error> {
+        let Current { layout, table, mapper: Some(mapper), .. } = current else { return Ok(None) };
+        let settled = layout.plan().is_settled();
+        if !mapper.observe(shape) && settled || mapper.shape().is_empty() {
+            return Ok(None);
+        }
+        let mut plan = mapper.plan(table.as_deref(), &self.options)?;
+        if let Some(table) = table {
+            plan = plan.with_table(table).map_err(|problems| mapper.wrong(problems))?;
+        }
+        // Plans only grow: rows of the present one may be on their way. What is held back is not in it.
+        if settled && (self.options.evolve != Evolve::Approve || table.is_none()) {
+            plan = plan.with_table(&layout.plan().schema()).map_err(|problems| mapper.wrong(problems))?;
+        }
+        let grown = plan.grow(mapper.shape()).map_err(Error::Grow)?;
+        Ok(Some(grown.unwrap_or(plan)))
+    }
+
+    /// Makes `plan` the present one, unless it is.
+    fn follow(&self, current: &mut Current, plan: Plan) -> Result<(), Error> {
+        let layout = self.with_plugins(plan)?;
+        if let Some(table) = &current.table {
+            self.check_approved(&layout, table)?;
+        }
+        if layout.plan().room() == 0 && self.options.evolve == Evolve::Add && !current.full {
+            current.full = true;
+            let most = self.options.max_columns;
+            let rescued = &self.options.rescued;
+            tracing::warn!("the table has {most} columns, as many as `max_columns` allows: new fields go to {rescued}");
+        }
+        if layout != *current.layout {
+            current.layout = Arc::new(layout);
+        }
+        Ok(())
+    }
+
     fn layout(&self, table: &TableState) -> Result<Layout, Error> {
         let mut plan = match &self.mapping {
             Mapping::Columns(columns) => {
                 let specs = columns.iter().map(column_spec).collect();
                 Plan::declared(specs, self.options.clone()).map_err(Error::Mapping)?
             }
+            // A plugin says with the first records which columns there are.
             _ => Plan::inferred(self.options.clone()),
         };
+        let mapped = matches!(self.mapping, Mapping::Plugin(_));
         if let Some(schema) = &table.schema {
             let (found, wanted) = (&table.partition_by, &self.partition_by);
             if found != wanted {
                 return Err(Error::PartitionedBy { found: found.join(", "), wanted: wanted.join(", ") });
             }
-            plan = plan.with_table(schema).map_err(Error::Mapping)?;
+            if !mapped {
+                plan = plan.with_table(schema).map_err(Error::Mapping)?;
+            }
         }
         let layout = self.with_plugins(plan)?;
         if let Some(schema) = &table.schema {
             self.check_added(&layout, schema)?;
+            if !mapped {
+                self.check_approved(&layout, schema)?;
+            }
         }
         Ok(layout)
+    }
+
+    /// Where columns are approved by the owner, nothing may add any to a table that is there: neither a
+    /// plugin that writes one, nor the metadata.
+    fn check_approved(&self, layout: &Layout, table: &Schema) -> Result<(), Error> {
+        if self.options.evolve != Evolve::Approve {
+            return Ok(());
+        }
+        let there = |field: &&Arc<Field>| {
+            let found = table.fields().iter().find(|there| there.name().eq_ignore_ascii_case(field.name()));
+            found.and_then(|found| DataType::from_arrow(found.data_type())) == DataType::from_arrow(field.data_type())
+        };
+        let columns: Vec<_> = layout.schema().fields().iter().filter(|field| !there(field)).collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
+        Err(Error::NotApproved { columns: columns.into_iter().map(|field| field.name().clone()).collect() })
     }
 
     /// The plan with all columns that plugins read, and the columns that they add.
@@ -158,8 +240,8 @@ impl Base {
         let found = match by_plugin {
             Some((_, data_type)) => type_at(data_type, &field.path),
             None => {
-                // In an inferred plan a plugin's wish is a declaration; in a declared one it must fit.
-                let inferred = matches!(self.mapping, Mapping::Infer);
+                // A plugin's wish is a declaration, unless columns are declared: then it must fit.
+                let inferred = !matches!(self.mapping, Mapping::Columns(_));
                 match plan.data_type_of(&field.path) {
                     None if inferred => {
                         let required = plan.require(&field.path, &field.data_type, OnConflict::Rescue);
@@ -223,11 +305,12 @@ impl Base {
 fn column_spec(column: &alluvium_config::Column) -> ColumnSpec {
     ColumnSpec {
         from: Some(column.from.clone()),
-        on_conflict: match column.on_conflict {
-            alluvium_config::OnConflict::Reject => OnConflict::Reject,
-            alluvium_config::OnConflict::Rescue => OnConflict::Rescue,
-            alluvium_config::OnConflict::Stop => OnConflict::Stop,
-        },
+        on_conflict: column.on_conflict,
+        coercion: column.coercions.get("").copied().unwrap_or_default(),
+        inner_coercions: column.coercions.clone(),
+        derivation: column.derivation.clone(),
+        default: column.default.clone(),
+        comment: column.comment.clone(),
         ..ColumnSpec::new(&column.name, column.data_type.clone())
     }
 }

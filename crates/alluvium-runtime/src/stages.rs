@@ -8,7 +8,9 @@ use alluvium_config::{Limits, Tombstones};
 use alluvium_core::chunk::Record;
 use alluvium_core::{Chunk, Counts, DeadLetter, Edge, Hook, Packed, PluginRef, Reason, Records, Stage};
 use alluvium_schema::{Decoded, Decoder, Shape};
-use alluvium_wasm::{CallError, ColumnPlugin, IsolateError, IsolatedEdit, IsolatedOutput, Isolation, RecordPlugin};
+use alluvium_wasm::{
+    CallError, ColumnPlugin, IsolateError, IsolatedEdit, IsolatedOutput, Isolation, MappingPlugin, RecordPlugin,
+};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use std::borrow::Cow;
@@ -23,11 +25,21 @@ const MOST_MULTIPLIED: usize = 256 << 20;
 pub struct Plugins {
     records: Vec<Arc<RecordPlugin>>,
     columns: Vec<Arc<ColumnPlugin>>,
+    mapping: Option<Arc<MappingPlugin>>,
 }
 
 impl Plugins {
     pub fn new(records: Vec<Arc<RecordPlugin>>, columns: Vec<Arc<ColumnPlugin>>) -> Self {
-        Self { records, columns }
+        Self { records, columns, mapping: None }
+    }
+
+    /// The same with a plugin that decides on the mapping.
+    pub fn with_mapping(self, mapping: Arc<MappingPlugin>) -> Self {
+        Self { mapping: Some(mapping), ..self }
+    }
+
+    pub(crate) fn mapping(&self) -> Option<&Arc<MappingPlugin>> {
+        self.mapping.as_ref()
     }
 
     pub fn columns(&self) -> &[Arc<ColumnPlugin>] {
@@ -35,8 +47,10 @@ impl Plugins {
     }
 
     pub fn references(&self) -> Vec<PluginRef> {
-        let records = self.records.iter().map(|plugin| plugin.reference().clone());
-        records.chain(self.columns.iter().map(|plugin| plugin.reference().clone())).collect()
+        let records = self.records.iter().map(|plugin| plugin.reference());
+        let mapping = self.mapping.iter().map(|plugin| plugin.reference());
+        let columns = self.columns.iter().map(|plugin| plugin.reference());
+        records.chain(mapping).chain(columns).cloned().collect()
     }
 
     /// Whether one record can make several rows.

@@ -31,8 +31,9 @@ mod record;
 
 pub use access::{AccessField, ColumnAccess, join_path, split_path};
 pub use admit::Kind;
+pub use alluvium_core::{Coercion, Derivation, OnConflict};
 pub use column::{ColumnPlugin, Edit, IsolatedEdit};
-pub use contract::mapping::{Coercion, Derivation, Kinds, OnConflict, Seen, SourceShape, TableColumn};
+pub use contract::mapping::{Kinds, Seen, SourceShape, TableColumn};
 pub use contract::{Description, Layout, RecordAccess};
 pub use error::{
     AccessProblem, AdmitError, CallError, ConfigureError, DescriptionProblem, Error, Function, InputProblem,

@@ -3,12 +3,12 @@
 mod check;
 
 use crate::contract::MappingContract;
-use crate::contract::mapping::{Coercion, Derivation, OnConflict, SourceShape, TableColumn};
+use crate::contract::mapping::{SourceShape, TableColumn};
 use crate::error::{Function, MappingError, said};
 use crate::instance::Sandbox;
 use crate::limits::{ANSWER_BYTES, PLAN_BYTES};
 use crate::output::OutputError;
-use alluvium_core::{DataType, PluginRef};
+use alluvium_core::{Coercion, DataType, Derivation, OnConflict, PluginRef};
 use std::fmt;
 use std::sync::Arc;
 

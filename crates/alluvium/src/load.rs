@@ -1,11 +1,12 @@
 //! From files to what a pipeline is made of.
 
 use crate::failure::Failure;
-use alluvium_config::{Pipeline, PluginSource, Setting, Transform};
+use alluvium_config::{Mapping, Pipeline, PluginSource, Setting, Transform};
+use alluvium_core::PluginRef;
 use alluvium_delta::{DeltaConfig, DeltaReader, DeltaSink};
 use alluvium_kafka::KafkaConfig;
 use alluvium_runtime::Plugins;
-use alluvium_wasm::{ColumnPlugin, Host, HostConfig, Kind, Limits, RecordPlugin};
+use alluvium_wasm::{ColumnPlugin, Host, HostConfig, Kind, Limits, MappingPlugin, RecordPlugin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,12 +35,25 @@ pub fn host() -> Result<Arc<Host>, Failure> {
 /// told at once.
 pub fn load(file: &Path, host: &Arc<Host>) -> Result<Loaded, Failure> {
     let pipeline = pipeline(file)?;
-    let (mut records, mut columns, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut records, mut columns, mut mapping, mut failures) = (Vec::new(), Vec::new(), None, Vec::new());
     for transform in &pipeline.transforms {
         let after_column = !columns.is_empty();
         match plugin(file, &pipeline, transform, host, after_column) {
             Ok(Configured::Record(plugin)) => records.push(Arc::new(plugin)),
             Ok(Configured::Column(plugin)) => columns.push(Arc::new(plugin)),
+            Ok(Configured::Mapping(plugin)) => failures.push(misplaced(file, transform, plugin.reference(), &MAPPING)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if let Mapping::Plugin(transform) = &pipeline.schema.mapping {
+        match plugin(file, &pipeline, transform, host, false) {
+            Ok(Configured::Mapping(plugin)) => mapping = Some(Arc::new(plugin)),
+            Ok(Configured::Record(plugin)) => {
+                failures.push(misplaced(file, transform, plugin.reference(), &TRANSFORM));
+            }
+            Ok(Configured::Column(plugin)) => {
+                failures.push(misplaced(file, transform, plugin.reference(), &TRANSFORM));
+            }
             Err(failure) => failures.push(failure),
         }
     }
@@ -50,13 +64,26 @@ pub fn load(file: &Path, host: &Arc<Host>) -> Result<Loaded, Failure> {
     if let Some(failure) = failures.pop() {
         return Err(failure);
     }
-    let plugins = Plugins::new(records, columns);
+    let mut plugins = Plugins::new(records, columns);
+    if let Some(mapping) = mapping {
+        plugins = plugins.with_mapping(mapping);
+    }
     Ok(Loaded { file: file.to_owned(), pipeline: Arc::new(pipeline), plugins })
 }
 
 enum Configured {
     Record(RecordPlugin),
     Column(ColumnPlugin),
+    Mapping(MappingPlugin),
+}
+
+/// What a plugin in the wrong place is, and where it belongs.
+const MAPPING: [&str; 2] = ["decides on the mapping", "name it as `mapping = { plugin = … }` in [schema]"];
+const TRANSFORM: [&str; 2] = ["transforms records", "name it in a [[transform]] table"];
+
+fn misplaced(file: &Path, transform: &Transform, plugin: &PluginRef, [what, hint]: &[&str; 2]) -> Failure {
+    let (line, column) = transform.at;
+    Failure::input(format!("{}:{line}:{column}: {} {what}", file.display(), plugin.name)).with_hint(*hint)
 }
 
 fn plugin(
@@ -86,8 +113,10 @@ fn plugin(
             .configure_record(&transform.with)
             .map(Configured::Record)
             .map_err(|error| Failure::classified(&error).context(&here)),
-        Kind::Mapping => Err(Failure::input(format!("{here}: {name} is a mapping plugin, which is no transform"))
-            .with_hint("a transform is a record plugin or a column plugin")),
+        Kind::Mapping => plugin
+            .configure_mapping(&transform.with)
+            .map(Configured::Mapping)
+            .map_err(|error| Failure::classified(&error).context(&here)),
         Kind::Column => plugin
             .configure_column(&transform.with)
             .map(Configured::Column)

@@ -34,7 +34,7 @@ impl Local {
         for chunk in chunks {
             self.stages.observe(chunk, &mut shape).map_err(|error| Failure::classified(&error))?;
         }
-        self.planner.grow(&shape).map(drop).map_err(|error| Failure::classified(&error))
+        self.planner.learn(&shape).map_err(|error| Failure::classified(&error))
     }
 
     pub fn process(&mut self, chunk: &Chunk) -> Result<Processed, Failure> {

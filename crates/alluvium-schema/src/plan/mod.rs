@@ -2,6 +2,7 @@
 
 mod check;
 mod column;
+mod default;
 mod table;
 mod text;
 
@@ -133,6 +134,12 @@ impl Plan {
         &self.rescued
     }
 
+    /// How many more columns there may be, counting each field of a struct that holds values.
+    pub fn room(&self) -> usize {
+        let used = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
+        self.max_columns.saturating_sub(used)
+    }
+
     /// Whether the columns stand, so that `evolve` decides on unknown fields: not so for an
     /// inferred plan before the first table or the first growth.
     pub fn is_settled(&self) -> bool {
@@ -193,6 +200,16 @@ pub(crate) fn same_name(one: &str, other: &str) -> bool {
 pub(crate) fn forbidden(name: &str) -> Option<char> {
     name.chars().find(|character| character.is_control() || " ,;{}()=".contains(*character))
 }
+
+/// How deep the type of a column may nest, as levels of the JSON text that a table's schema is stored
+/// as. Many readers of Delta tables, our own among them, take no more than 127: a table with a deeper
+/// column could not be opened any more. Three are the schema's own, and one the metadata of a field.
+pub(crate) const DEEPEST: usize = 127 - STRUCT_DEPTH - 1;
+
+/// Levels that a struct stands for: itself, the list of its fields, a field.
+pub(crate) const STRUCT_DEPTH: usize = 3;
+/// Levels that a list or a map stands for.
+pub(crate) const LIST_DEPTH: usize = 1;
 
 /// How many columns of values a type makes.
 pub(crate) fn leaves(data_type: &DataType) -> usize {

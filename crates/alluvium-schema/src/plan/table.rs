@@ -1,7 +1,7 @@
 //! A plan over an existing table, and under plugins that read its columns.
 
 use super::check::{check_field_names, check_name, check_structure, coerced_type};
-use super::{COERCIONS, Column, Origin, Plan, same_name};
+use super::{COERCIONS, Column, Origin, Plan, default, same_name};
 use crate::{Coercion, Evolve, OnConflict, PlanError, path};
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Schema};
@@ -58,6 +58,7 @@ impl Plan {
         self.columns.retain_mut(|column| {
             let Some(data_type) = type_in_table(column) else { return false };
             column.coercions.retain(|inner, _| inner.is_empty() || coerced_type(&data_type, inner).is_some());
+            column.default = column.default.take().and_then(|default| default::within(&default, &data_type));
             column.data_type = data_type;
             true
         });
@@ -99,7 +100,7 @@ impl Plan {
 
     /// A plugin reads the column or struct field at `path` with this type.
     ///
-    /// In an inferred plan this acts as a declaration: what is not there yet is made, with
+    /// Where columns are not declared this acts as a declaration: what is not there yet is made, with
     /// `on_conflict` for a new column. It must be there already in a declared plan, and with this
     /// type in both.
     pub fn require(&mut self, path: &[String], data_type: &DataType, on_conflict: OnConflict) -> Result<(), PlanError> {
@@ -116,7 +117,7 @@ impl Plan {
             }
             return Ok(());
         }
-        if self.origin != Origin::Inferred || self.drops.iter().any(|drop| path.starts_with(drop)) {
+        if self.origin == Origin::Declared || self.drops.iter().any(|drop| path.starts_with(drop)) {
             return Err(required.undeclared());
         }
         if let Some(reserved) = self.metadata_column(name) {
@@ -221,7 +222,7 @@ impl Required<'_> {
                     return Err(PlanError::RequiredCase { path: path::join(self.path), found });
                 }
                 Some(at) => place = &mut inner[at].data_type,
-                None if origin != Origin::Inferred => return Err(self.undeclared()),
+                None if origin == Origin::Declared => return Err(self.undeclared()),
                 None => {
                     let rest = self.fields.get(depth..).unwrap_or_default();
                     self.check_new_names(rest)?;

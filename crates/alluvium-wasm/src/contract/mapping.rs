@@ -2,7 +2,7 @@
 
 use super::{Answer, Description, Version, v0_1_0};
 use crate::instance::StoreData;
-use alluvium_core::DataType;
+use alluvium_core::{Coercion, DataType, Derivation, OnConflict};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
@@ -47,47 +47,6 @@ pub struct Kinds {
 pub struct TableColumn {
     pub name: String,
     pub data_type: DataType,
-}
-
-/// A wider reading of a value than its type's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Coercion {
-    #[default]
-    None,
-    /// Numbers and booleans may stand in a string.
-    ParseString,
-    /// A string column takes the JSON text of any value.
-    JsonText,
-    /// A timestamp is a number since the epoch.
-    EpochS,
-    EpochMs,
-    EpochUs,
-    EpochNs,
-    /// A date is a whole number of days since the epoch.
-    EpochDays,
-}
-
-/// What a column takes of a value instead of the whole.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Derivation {
-    /// Of a timestamp, the date in UTC.
-    Date,
-    /// Of a string, what stands before the first occurrence of the separator.
-    Before(String),
-    /// The same, what stands after it.
-    After(String),
-}
-
-/// What becomes of a value that does not fit its column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnConflict {
-    /// The record goes to the dead letters.
-    #[default]
-    Reject,
-    /// Null in the column; the value is kept in the rescue column.
-    Rescue,
-    /// The pipeline stops.
-    Stop,
 }
 
 /// A plan as a plugin returned it: nothing of its texts is checked.

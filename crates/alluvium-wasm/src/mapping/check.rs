@@ -2,9 +2,9 @@
 
 use super::{MappedColumn, MappingAnswer};
 use crate::access::{MAX_PARTS, MAX_PATH_BYTES, MAX_TYPE_BYTES, depth, join_path, split_path, split_record_path};
-use crate::contract::mapping::{Coercion, Derivation, RawColumn, RawMapping};
+use crate::contract::mapping::{RawColumn, RawMapping};
 use crate::error::{MappingFault, MappingPlace, MappingProblem, is_wild};
-use alluvium_core::DataType;
+use alluvium_core::{Coercion, DataType, Derivation};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 

@@ -2,11 +2,10 @@
 //!
 //! Inputs are copied: a plan is asked for once for a shape, and they are small.
 
-use crate::contract::mapping::{
-    Coercion, Derivation, Kinds, OnConflict, RawColumn, RawMapping, Seen, SourceShape, TableColumn,
-};
+use crate::contract::mapping::{Kinds, RawColumn, RawMapping, Seen, SourceShape, TableColumn};
 use crate::contract::{Answer, Description};
 use crate::instance::StoreData;
+use alluvium_core::{Coercion, Derivation, OnConflict};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
