@@ -17,11 +17,19 @@ pub enum PlanError {
     #[error("column '{column}' reads an empty path")]
     PathEmpty { column: String },
     #[error(
+        "column '{column}' reads {path}, but only columns that are declared read another field than that of their name"
+    )]
+    PathForeign { column: String, path: String },
+    #[error(
         "column '{column}' reads {path}, but column '{other}' reads {other_path}, which is the same value or holds it"
     )]
     PathOverlap { column: String, path: String, other: String, other_path: String },
     #[error("column '{column}' has the type {data_type}, which is not one: {reason}")]
     Type { column: String, data_type: DataType, reason: &'static str },
+    #[error(
+        "the type of column '{column}' nests deeper than the schema of a Delta table may: 41 structs in each other, or 123 lists"
+    )]
+    TypeDepth { column: String },
     #[error("column '{column}' is a map with keys of type {key}, but keys of JSON objects are strings")]
     MapKey { column: String, key: DataType },
     #[error("column '{column}': {coercion} does not apply to the type {data_type}")]
@@ -63,8 +71,10 @@ impl Classified for PlanError {
             Self::NameTwice { .. } => "rename one of them".to_owned(),
             Self::NameReserved { .. } => "rename the column, or the metadata column".to_owned(),
             Self::PathEmpty { .. } => "name the record's field that the column is made from".to_owned(),
+            Self::PathForeign { .. } => "declare the column".to_owned(),
             Self::PathOverlap { .. } => "read each value by one column: the whole, or its parts".to_owned(),
             Self::Type { .. } => "write the type as Spark's DDL does, as in decimal(10,2)".to_owned(),
+            Self::TypeDepth { .. } => "declare fewer fields: those that lie deeper are rescued".to_owned(),
             Self::MapKey { .. } => "declare it as map<string,…>".to_owned(),
             Self::Coercion { .. } => "remove the coercion, or change the column's type".to_owned(),
             Self::Derivation { derivation: "date", .. } => {

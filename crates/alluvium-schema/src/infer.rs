@@ -1,6 +1,6 @@
 //! From shapes to types, and the growth of plans.
 
-use crate::plan::{forbidden, leaves};
+use crate::plan::{DEEPEST, LIST_DEPTH, STRUCT_DEPTH, forbidden, leaves};
 use crate::{Coercion, Column, Evolve, GrowError, Plan, Shape, path};
 use alluvium_core::{DataType, data_type};
 use std::borrow::Cow;
@@ -10,8 +10,9 @@ impl Plan {
     /// The plan with a column for every field of `shape` that it does not know and whose type is
     /// known: additive, so that old rows and readers are not touched. None when nothing is added.
     ///
-    /// New columns come last, in order of first appearance; new fields of a struct last in it. Not
-    /// added, so that they are rescued: names that Delta cannot hold, that are longer than 255 bytes
+    /// New columns come last, in order of first appearance; new fields of a struct last in it. Values
+    /// that nest deeper than the schema of a table can are kept as JSON text. Not added, so
+    /// that they are rescued: names that Delta cannot hold, that are longer than 255 bytes
     /// or that differ from another only in case, what would pass `max_columns`, and fields beside
     /// those that declared columns pick out of an object. A field that only the table has becomes
     /// its column, with its type.
@@ -51,8 +52,7 @@ impl Plan {
         for column in &mut self.columns {
             let [name] = column.path.as_slice() else { continue };
             if let Some(field) = shape.field(name) {
-                let mut extension = Extension { coercions: &mut column.coercions, room: &mut room };
-                added |= extension.extend(&mut column.data_type, field, &mut Vec::new());
+                added |= extend_column(column, field, &mut room);
             }
         }
         let read = self.columns.iter().filter_map(|column| column.path.first().cloned()).collect::<HashSet<_>>();
@@ -65,8 +65,10 @@ impl Plan {
                 Some(_) => None,
                 None => new_column(name, field, room).filter(|_| taken.insert(name.to_lowercase())),
             };
-            if let Some(column) = column {
+            if let Some(mut column) = column {
                 room -= leaves(&column.data_type);
+                // What the table calls its own may lack fields that the record has.
+                extend_column(&mut column, field, &mut room);
                 self.columns.push(column);
                 added = true;
             }
@@ -86,7 +88,7 @@ fn new_column(name: &str, shape: &Shape, room: usize) -> Option<Column> {
     if !can_be_named(name) {
         return None;
     }
-    let inferred = infer(shape, room)?;
+    let inferred = infer(shape, room, DEEPEST)?;
     let mut coercions = BTreeMap::new();
     for inner in inferred.json_text {
         coercions.insert(path::join(&inner), Coercion::JsonText);
@@ -129,14 +131,15 @@ impl Inferred {
 impl Shape {
     /// The type that inference would give it; none while it is not known.
     pub fn inferred(&self) -> Option<DataType> {
-        infer(self, usize::MAX).map(|inferred| inferred.data_type)
+        infer(self, usize::MAX, DEEPEST).map(|inferred| inferred.data_type)
     }
 }
 
-/// The type of a shape, of no more than `room` columns of values. None while it is not known: for
-/// null, lists of nothing and objects without a field that has a type, which do not count as kinds
-/// either. Kinds that do not meet become JSON text.
-fn infer(shape: &Shape, room: usize) -> Option<Inferred> {
+/// The type of a shape, of no more than `room` columns of values and nested no deeper than `deepest`.
+/// None while it is not known: for null, lists of nothing and objects without a field that has a type,
+/// which do not count as kinds either. Kinds that do not meet become JSON text, and so does what nests
+/// too deep.
+fn infer(shape: &Shape, room: usize, deepest: usize) -> Option<Inferred> {
     if room == 0 {
         return None;
     }
@@ -145,34 +148,48 @@ fn infer(shape: &Shape, room: usize) -> Option<Inferred> {
         shape.has_boolean().then(|| Inferred::plain(DataType::Boolean)),
         number,
         shape.has_string().then(|| Inferred::plain(DataType::String)),
-        infer_struct(shape, room),
-        infer_list(shape, room),
+        infer_struct(shape, room, deepest),
+        infer_list(shape, room, deepest),
     ];
     let mut kinds = candidates.into_iter().flatten();
     let first = kinds.next()?;
     Some(if kinds.next().is_some() { Inferred::json_text() } else { first })
 }
 
-fn infer_struct(shape: &Shape, mut room: usize) -> Option<Inferred> {
+fn infer_struct(shape: &Shape, mut room: usize, deepest: usize) -> Option<Inferred> {
+    let below = deepest.checked_sub(STRUCT_DEPTH);
     let mut fields = Vec::new();
     let mut json_text = Vec::new();
     let mut taken = HashSet::new();
     for (name, field) in shape.fields() {
-        let inferred = infer(field, room).filter(|_| can_be_named(name) && taken.insert(name.to_lowercase()));
-        if let Some(inferred) = inferred {
+        let inferred = infer(field, room, below.unwrap_or(0));
+        if let Some(inferred) = inferred.filter(|_| can_be_named(name) && taken.insert(name.to_lowercase())) {
             room -= leaves(&inferred.data_type);
             let data_type = inferred.below(name, &mut json_text);
             fields.push(data_type::Field { name: name.to_owned(), data_type });
         }
     }
-    (!fields.is_empty()).then_some(Inferred { data_type: DataType::Struct(fields), json_text })
+    if fields.is_empty() {
+        return None;
+    }
+    let inferred = Inferred { data_type: DataType::Struct(fields), json_text };
+    Some(if below.is_some() { inferred } else { Inferred::json_text() })
 }
 
-fn infer_list(shape: &Shape, room: usize) -> Option<Inferred> {
-    let element = infer(shape.element()?, room)?;
+fn infer_list(shape: &Shape, room: usize, deepest: usize) -> Option<Inferred> {
+    let below = deepest.checked_sub(LIST_DEPTH);
+    let element = infer(shape.element()?, room, below.unwrap_or(0))?;
+    if below.is_none() {
+        return Some(Inferred::json_text());
+    }
     let mut json_text = Vec::new();
     let data_type = DataType::Array(Box::new(element.below("element", &mut json_text)));
     Some(Inferred { data_type, json_text })
+}
+
+fn extend_column(column: &mut Column, shape: &Shape, room: &mut usize) -> bool {
+    let mut extension = Extension { coercions: &mut column.coercions, room };
+    extension.extend(&mut column.data_type, shape, &mut Vec::new(), DEEPEST)
 }
 
 /// The growth of one column's type.
@@ -182,18 +199,21 @@ struct Extension<'a> {
 }
 
 impl Extension<'_> {
-    /// Adds to `data_type`, which stands at `inner` in its column, the fields that it lacks.
-    fn extend(&mut self, data_type: &mut DataType, shape: &Shape, inner: &mut Vec<String>) -> bool {
+    /// Adds to `data_type`, which stands at `inner` in its column, the fields that it lacks; it may
+    /// nest as deep as `deepest`.
+    fn extend(&mut self, data_type: &mut DataType, shape: &Shape, inner: &mut Vec<String>, deepest: usize) -> bool {
         match data_type {
-            DataType::Struct(fields) => self.extend_struct(fields, shape, inner),
+            DataType::Struct(fields) => self.extend_struct(fields, shape, inner, deepest.saturating_sub(STRUCT_DEPTH)),
             DataType::Array(element) => {
-                shape.element().is_some_and(|shape| self.extend_at("element", element, shape, inner))
+                let deepest = deepest.saturating_sub(LIST_DEPTH);
+                shape.element().is_some_and(|shape| self.extend_at("element", element, shape, inner, deepest))
             }
             // The fields of an object that is a map are its keys.
             DataType::Map(_, value) => {
+                let deepest = deepest.saturating_sub(LIST_DEPTH);
                 let mut added = false;
                 for (_, shape) in shape.fields() {
-                    added |= self.extend_at("value", value, shape, inner);
+                    added |= self.extend_at("value", value, shape, inner, deepest);
                 }
                 added
             }
@@ -201,24 +221,38 @@ impl Extension<'_> {
         }
     }
 
-    fn extend_at(&mut self, name: &str, data_type: &mut DataType, shape: &Shape, inner: &mut Vec<String>) -> bool {
+    fn extend_at(
+        &mut self,
+        name: &str,
+        data_type: &mut DataType,
+        shape: &Shape,
+        inner: &mut Vec<String>,
+        deepest: usize,
+    ) -> bool {
         inner.push(name.to_owned());
-        let added = self.extend(data_type, shape, inner);
+        let added = self.extend(data_type, shape, inner, deepest);
         inner.pop();
         added
     }
 
-    fn extend_struct(&mut self, fields: &mut Vec<data_type::Field>, shape: &Shape, inner: &mut Vec<String>) -> bool {
+    /// `deepest` is for the types of the fields.
+    fn extend_struct(
+        &mut self,
+        fields: &mut Vec<data_type::Field>,
+        shape: &Shape,
+        inner: &mut Vec<String>,
+        deepest: usize,
+    ) -> bool {
         let mut added = false;
         for field in fields.iter_mut() {
             if let Some(shape) = shape.field(&field.name) {
-                added |= self.extend_at(&field.name, &mut field.data_type, shape, inner);
+                added |= self.extend_at(&field.name, &mut field.data_type, shape, inner, deepest);
             }
         }
         let known = fields.iter().map(|field| field.name.clone()).collect::<HashSet<_>>();
         let mut taken = fields.iter().map(|field| field.name.to_lowercase()).collect::<HashSet<_>>();
         for (name, shape) in shape.fields().filter(|(name, _)| !known.contains(*name)) {
-            let inferred = infer(shape, *self.room);
+            let inferred = infer(shape, *self.room, deepest);
             let Some(inferred) = inferred.filter(|_| can_be_named(name) && taken.insert(name.to_lowercase())) else {
                 continue;
             };

@@ -8,7 +8,7 @@ use alluvium_schema::{
     COERCIONS, Coercion, ColumnSpec, Decoder, Evolve, GrowError, OnConflict, Plan, PlanError, PlanOptions, Shape,
 };
 use arrow_schema::{DataType as ArrowType, Field, Schema};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use support::{pack_texts, row};
 
@@ -97,26 +97,75 @@ fn all_that_is_wrong_is_told_at_once() {
     let errors = Plan::declared(vec![column("s", "struct<a:int,b:map<string,int>>")], options).unwrap_err();
     assert_eq!(errors, [PlanError::TooMany { columns: 3, max: 2 }]);
     let mut deep = DataType::Int;
-    for _ in 0..127 {
+    for _ in 0..124 {
         deep = DataType::Array(Box::new(deep));
     }
-    assert!(matches!(declared(vec![ColumnSpec::new("deep", deep)]).unwrap_err()[..], [PlanError::Type { .. }]));
+    assert!(matches!(declared(vec![ColumnSpec::new("deep", deep)]).unwrap_err()[..], [PlanError::TypeDepth { .. }]));
+}
+
+/// The JSON text that a table's schema is stored as.
+fn stored_schema(plan: &Plan) -> String {
+    fn stored(data_type: &DataType) -> Value {
+        match data_type {
+            DataType::Array(element) => json!({"type": "array", "elementType": stored(element), "containsNull": true}),
+            DataType::Struct(fields) => {
+                let field = |field: &alluvium_core::data_type::Field| json!({"name": field.name, "type": stored(&field.data_type), "nullable": true, "metadata": {}});
+                json!({"type": "struct", "fields": fields.iter().map(field).collect::<Vec<_>>()})
+            }
+            other => json!(other.to_string()),
+        }
+    }
+    let field = |column: &alluvium_schema::Column| alluvium_core::data_type::Field {
+        name: column.name.clone(),
+        data_type: column.data_type.clone(),
+    };
+    stored(&DataType::Struct(plan.columns().iter().map(field).collect())).to_string()
 }
 
 #[test]
-fn types_are_as_deep_as_records() {
-    let mut deep = DataType::Int;
-    for _ in 0..126 {
-        deep = DataType::Array(Box::new(deep));
+fn the_deepest_record_makes_a_table_that_can_be_read() {
+    for (open, close, levels) in
+        [("[", "]", [123, 124, 127]), ("{\"a\":", "}", [41, 42, 127]), ("[{\"a\":", "}]", [30, 31, 63])]
+    {
+        for (at, levels) in levels.into_iter().enumerate() {
+            let nested = format!("{}1{}", open.repeat(levels), close.repeat(levels));
+            let record = format!("{{\"x\":{nested}}}");
+            let plan = grown(&[&record]);
+            // As deep as a schema goes all levels are columns; what lies below is JSON text.
+            assert_eq!(at == 0, text(&plan).contains("bigint"), "{}", text(&plan));
+            serde_json::from_str::<Value>(&stored_schema(&plan)).unwrap();
+            let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+            assert_eq!(back, plan);
+            assert_eq!(inferred().with_table(&plan.schema()).unwrap(), plan);
+            let decoded = Decoder::new(Arc::new(plan)).decode(&pack_texts(&[&record])).unwrap();
+            assert!(decoded.unknown.is_none());
+            assert_eq!(row(&decoded.batch, 0)["_rescued"], Value::Null);
+        }
     }
-    let plan = declared(vec![ColumnSpec::new("deep", deep)]).unwrap();
-    let record = format!("{{\"deep\":{}1{}}}", "[".repeat(126), "]".repeat(126));
-    let decoded = Decoder::new(Arc::new(plan.clone())).decode(&pack_texts(&[&record])).unwrap();
-    assert_eq!(decoded.inputs, [0]);
-    let back: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-    assert_eq!(back, plan);
-    let deepest = format!("{{\"deep\":{}1{}}}", "[".repeat(127), "]".repeat(127));
-    assert_eq!(text(&grown(&[&deepest])), format!("deep {}bigint{}", "array<".repeat(127), ">".repeat(127)));
+}
+
+#[test]
+fn growth_of_a_deep_column_stops_where_a_schema_does() {
+    let nested =
+        |levels: usize, inner: &str| format!("{{\"x\":{}{inner}{}}}", "{\"a\":".repeat(levels), "}".repeat(levels));
+    let plan = grown(&[&nested(41, "1")]);
+    let mut shape = Shape::default();
+    shape.observe(nested(40, r#"{"b":{"c":[1]},"d":2}"#).as_bytes());
+    let plan = plan.grow(&shape).unwrap().unwrap();
+    assert!(text(&plan).contains("struct<a:bigint,b:string,d:bigint>"), "{}", text(&plan));
+    serde_json::from_str::<Value>(&stored_schema(&plan)).unwrap();
+    assert_eq!(inferred().with_table(&plan.schema()).unwrap(), plan);
+}
+
+#[test]
+fn a_column_of_the_table_grows_as_it_is_taken_up() {
+    let plan = declared(vec![column("id", "bigint")]).unwrap();
+    let plan = plan.with_table(&table(&[("id", "bigint"), ("o", "struct<a:bigint>")])).unwrap();
+    let mut shape = Shape::default();
+    shape.observe(br#"{"id":1,"o":{"a":1,"b":"new"}}"#);
+    let plan = plan.grow(&shape).unwrap().unwrap();
+    assert_eq!(text(&plan), "id bigint, o struct<a:bigint,b:string>");
+    assert_eq!(plan.grow(&shape), Ok(None));
 }
 
 #[test]
@@ -344,7 +393,16 @@ fn a_stored_plan_that_cannot_run_is_refused() {
         *plan.pointer_mut(pointer).unwrap() = wrong;
         assert!(serde_json::from_value::<Plan>(plan).is_err(), "{pointer}");
     }
-    let mut more = plan;
-    more["more"] = json!(1);
-    assert!(serde_json::from_value::<Plan>(more).is_err());
+    let foreign = json!([{"name": "y", "type": "int", "path": ["z"], "on_conflict": "rescue"}]);
+    for (key, wrong) in [("more", json!(1)), ("undeclared", foreign)] {
+        let mut more = plan.clone();
+        more[key] = wrong;
+        assert!(serde_json::from_value::<Plan>(more).is_err(), "{key}");
+    }
+    let plan = grown(&[r#"{"x":1}"#]).with_table(&table(&[("X", "bigint")])).unwrap();
+    assert_eq!((plan.columns()[0].name.as_str(), plan.columns()[0].path[0].as_str()), ("X", "x"));
+    assert_eq!(serde_json::from_value::<Plan>(serde_json::to_value(&plan).unwrap()).unwrap(), plan);
+    let mut inferred = serde_json::to_value(grown(&[r#"{"x":1}"#])).unwrap();
+    inferred["columns"][0]["path"] = json!(["y"]);
+    assert!(serde_json::from_value::<Plan>(inferred).is_err());
 }

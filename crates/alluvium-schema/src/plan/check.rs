@@ -1,14 +1,11 @@
 //! Finding all that is wrong with a plan.
 
-use super::{Column, Origin, Plan, forbidden, leaves, same_name};
+use super::{Column, DEEPEST, LIST_DEPTH, Origin, Plan, STRUCT_DEPTH, forbidden, leaves, same_name};
 use crate::{Decoder, Evolve, OnConflict, PlanError, PlanOptions, path};
 use alluvium_core::{DataType, Packed};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The deepest nesting of a column's type: a record nests 128 deep, itself included.
-const MAX_DEPTH: usize = 127;
 
 /// A plan as it was stored, not yet checked.
 #[derive(Deserialize)]
@@ -36,8 +33,12 @@ impl TryFrom<Draft> for Plan {
         let Draft { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared, drops } = draft;
         let plan = Self { origin, evolve, max_columns, rescued, reserved, settled, columns, undeclared, drops };
         let mut errors = Vec::new();
-        for column in &plan.columns {
+        for column in plan.columns.iter().chain(&plan.undeclared) {
             check_structure(column, &mut errors);
+        }
+        let inferred = plan.columns.iter().filter(|_| plan.origin == Origin::Inferred);
+        for column in inferred.chain(&plan.undeclared) {
+            check_own_path(column, &mut errors);
         }
         check_overlaps(&plan.columns, &mut errors);
         plan.check_drops(&mut errors);
@@ -97,18 +98,27 @@ impl Plan {
     }
 }
 
+/// What growth relies on: nobody named another path. A table may spell the name in another case.
+fn check_own_path(column: &Column, errors: &mut Vec<PlanError>) {
+    let is_own = matches!(column.path.as_slice(), [name] if same_name(name, &column.name));
+    if !is_own {
+        errors.push(PlanError::PathForeign { column: column.name.clone(), path: path::join(&column.path) });
+    }
+}
+
 /// What decoding relies on.
 pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
     if column.path.is_empty() {
         errors.push(PlanError::PathEmpty { column: column.name.clone() });
     }
     // Deep types first: what follows walks them.
-    let type_error = |reason| {
+    if is_too_deep(&column.data_type, DEEPEST) {
+        errors.push(PlanError::TypeDepth { column: column.name.clone() });
+        return;
+    }
+    if let Some(reason) = type_problem(&column.data_type) {
         let data_type = column.data_type.clone();
-        PlanError::Type { column: column.name.clone(), data_type, reason }
-    };
-    if let Some(reason) = type_problem(&column.data_type, 1) {
-        errors.push(type_error(reason));
+        errors.push(PlanError::Type { column: column.name.clone(), data_type, reason });
         return;
     }
     if let Some(derivation) = &column.derivation {
@@ -139,19 +149,32 @@ pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
     }
 }
 
-fn type_problem(data_type: &DataType, depth: usize) -> Option<&'static str> {
-    if depth > MAX_DEPTH {
-        return Some("it nests deeper than records do");
+/// Whether the type nests deeper than a table's schema may.
+fn is_too_deep(data_type: &DataType, deepest: usize) -> bool {
+    let levels = match data_type {
+        DataType::Array(_) | DataType::Map(..) => LIST_DEPTH,
+        DataType::Struct(_) => STRUCT_DEPTH,
+        _ => 0,
+    };
+    let Some(below) = deepest.checked_sub(levels) else { return true };
+    match data_type {
+        DataType::Array(element) => is_too_deep(element, below),
+        DataType::Map(key, value) => is_too_deep(key, below) || is_too_deep(value, below),
+        DataType::Struct(fields) => fields.iter().any(|field| is_too_deep(&field.data_type, below)),
+        _ => false,
     }
+}
+
+fn type_problem(data_type: &DataType) -> Option<&'static str> {
     match data_type {
         DataType::Decimal(precision, scale) => {
             let valid = (1..=38).contains(precision) && scale <= precision;
             (!valid).then_some("a decimal's precision is 1 to 38 and its scale 0 to the precision")
         }
-        DataType::Array(element) => type_problem(element, depth + 1),
-        DataType::Map(key, value) => type_problem(key, depth + 1).or_else(|| type_problem(value, depth + 1)),
+        DataType::Array(element) => type_problem(element),
+        DataType::Map(key, value) => type_problem(key).or_else(|| type_problem(value)),
         DataType::Struct(fields) if fields.is_empty() => Some("a struct needs at least one field"),
-        DataType::Struct(fields) => fields.iter().find_map(|field| type_problem(&field.data_type, depth + 1)),
+        DataType::Struct(fields) => fields.iter().find_map(|field| type_problem(&field.data_type)),
         _ => None,
     }
 }
