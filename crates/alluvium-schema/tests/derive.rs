@@ -135,6 +135,22 @@ fn a_default_stands_for_a_field_that_is_not_there() {
     );
 }
 
+/// However much of what a record may make out of little it has made itself.
+#[test]
+fn a_default_costs_the_record_nothing() {
+    let fields = (0..200).map(|at| format!("f{at}:int")).collect::<Vec<_>>().join(",");
+    let list = format!("[{}]", vec!["{}"; 30].join(","));
+    let default = ColumnSpec { default: Some(list), ..column("y", "array<struct<a:int,b:int>>", "y") };
+    let wide = ColumnSpec { on_conflict: OnConflict::Rescue, ..column("x", &format!("array<struct<{fields}>>"), "x") };
+    let plan = Plan::declared(vec![wide, default], options(Evolve::None, &[])).unwrap();
+    let spent = format!("{{\"x\":[{}0]}}", "0,".repeat(229));
+    let found = rows(&plan, &["{}", &spent]);
+    assert_eq!(found[1]["y"], found[0]["y"]);
+    assert_eq!(found[0]["y"].as_array().map(Vec::len), Some(30));
+    let over = format!("{{\"x\":[{}0]}}", "0,".repeat(230));
+    assert_eq!(decode(&plan, &[&over]).rejects.len(), 1);
+}
+
 #[test]
 fn what_is_dropped_is_neither_a_column_nor_rescued() {
     let drops = ["debug", "user.secret", "a.b.c"];
@@ -155,8 +171,8 @@ fn what_is_dropped_is_neither_a_column_nor_rescued() {
     assert_eq!(rescued, [json!(null), json!(null), json!(r#"{"a":{"b":{"d":1},"e":2}}"#), json!(r#"{"a":5}"#)]);
     // What is beside it is news, it is not.
     let grown = plan.grow(&decoded.unknown.unwrap()).unwrap().unwrap();
-    let columns = grown.columns().iter().map(|column| format!("{} {}", column.name, column.data_type));
-    assert_eq!(columns.last().unwrap(), "a struct<b:struct<d:bigint>,e:bigint>");
+    let mut columns = grown.columns().iter().map(|column| format!("{} {}", column.name, column.data_type));
+    assert_eq!(columns.next_back().unwrap(), "a struct<b:struct<d:bigint>,e:bigint>");
     assert_eq!(rows(&grown, &[records[2]])[0]["a"], json!({"b": {"d": "1"}, "e": "2"}));
 }
 
@@ -171,6 +187,24 @@ fn a_field_that_the_table_has_is_null_once_it_is_dropped() {
     let plan = plan.with_table(&Schema::new(fields)).unwrap();
     let row = rows(&plan, &[r#"{"debug":"d","user":{"name":"n","secret":"s"}}"#]);
     assert_eq!(row, [json!({"user": {"name": "n", "secret": null}, "_rescued": null})]);
+}
+
+#[test]
+fn what_is_dropped_may_be_in_the_table_and_the_plan_comes_back() {
+    let data_type = |text: &str| DataType::parse(text).unwrap().to_arrow();
+    let user = || Field::new("user", data_type("struct<name:string,secret:string>"), true);
+    let more = Field::new("more", data_type("struct<secret:string,b:int>"), true);
+    let columns = vec![column("user", "struct<name:string>", "user")];
+    let plan = Plan::declared(columns, options(Evolve::Add, &["user.secret", "more.secret"])).unwrap();
+    let plan = plan.with_table(&Schema::new(vec![user(), more])).unwrap();
+    let record = r#"{"user":{"name":"n","secret":"s"},"more":{"secret":"s","b":1}}"#;
+    let grown = plan.grow(&observed(&[record])).unwrap().unwrap();
+    for plan in [&plan, &grown] {
+        let stored = serde_json::to_string(plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&stored).unwrap(), *plan);
+    }
+    let expected = json!({"user": {"name": "n", "secret": null}, "more": {"secret": null, "b": "1"}, "_rescued": null});
+    assert_eq!(rows(&grown, &[record]), [expected]);
 }
 
 #[test]
@@ -198,6 +232,22 @@ fn what_is_approved_only_is_held_back() {
     let plan = Plan::inferred(options(Evolve::Approve, &[]));
     let plan = plan.grow(&observed(&[r#"{"id":1}"#])).unwrap().unwrap();
     assert!(plan.grow(&observed(&[record])).unwrap().is_none());
+}
+
+#[test]
+fn a_default_is_held_back_with_its_field() {
+    let list = r#"[{"a":123456789012345678901234567890,"b":[]},null,{"b":null},{}]"#;
+    let default = format!("{{\"l\":{list},\"m\":{{\"k\":{{\"a\":1,\"b\":2}}}},\"n\":1}}");
+    let of = |element: &str| format!("struct<l:array<{element}>,m:map<string,struct<a:int,b:int>>,n:int>");
+    let spec = column("s", &of("struct<a:decimal(38,0),b:array<int>>"), "s");
+    let plan = Plan::declared(vec![ColumnSpec { default: Some(default), ..spec }], options(Evolve::Approve, &[]));
+    let narrow = DataType::parse("struct<l:array<struct<a:decimal(38,0)>>,m:map<string,struct<b:int>>>").unwrap();
+    let table = Schema::new(vec![Field::new("s", narrow.to_arrow(), true)]);
+    let plan = plan.unwrap().with_table(&table).unwrap();
+    let stored = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&stored).unwrap(), plan);
+    let list = json!([{"a": "123456789012345678901234567890"}, null, {"a": null}, {"a": null}]);
+    assert_eq!(rows(&plan, &["{}"])[0]["s"], json!({"l": list, "m": [["k", {"b": "2"}]]}));
 }
 
 #[test]

@@ -26,7 +26,10 @@ fn push_object(object: &mut Object, state: &mut State) {
 fn push_default(node: &mut Node, default: Option<&[u8]>, state: &mut State) {
     let Some(json) = default else { return node.push_null() };
     let (rows, notes) = (node.len(), state.notes.len());
+    // What a default makes out of little is the plan's doing, not the record's.
+    let spare = std::mem::replace(&mut state.spare, u64::MAX);
     let read = read_value(&mut Scanner::new(json), node, 1, state);
+    state.spare = spare;
     // That a default fits was checked with the plan. If it did not, the columns must stay in line.
     let fits = read.is_ok() && !state.notes.any_since(notes);
     state.notes.truncate(notes);

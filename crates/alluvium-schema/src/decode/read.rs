@@ -26,7 +26,7 @@ pub(super) struct State {
     /// How many lists and maps the value read stands in.
     pub(super) containers: u32,
     /// How many more values the record may make out of next to nothing.
-    spare: u64,
+    pub(super) spare: u64,
 }
 
 impl State {

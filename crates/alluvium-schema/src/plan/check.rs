@@ -41,7 +41,8 @@ impl TryFrom<Draft> for Plan {
             check_own_path(column, &mut errors);
         }
         check_overlaps(&plan.columns, &mut errors);
-        plan.check_drops(&mut errors);
+        // A table may well have, inside a column, what is left out.
+        plan.check_drops(false, &mut errors);
         errors.into_iter().next().map_or(Ok(plan), Err)
     }
 }
@@ -64,7 +65,7 @@ impl Plan {
             check_field_names(&column.name, &column.data_type, &mut errors);
         }
         check_overlaps(&self.columns, &mut errors);
-        self.check_drops(&mut errors);
+        self.check_drops(true, &mut errors);
         let columns = self.columns.iter().map(|column| leaves(&column.data_type)).sum();
         if columns > self.max_columns {
             errors.push(PlanError::TooMany { columns, max: self.max_columns });
@@ -72,8 +73,8 @@ impl Plan {
         errors
     }
 
-    /// A field cannot be left out and read.
-    fn check_drops(&self, errors: &mut Vec<PlanError>) {
+    /// A field cannot be left out and read; nor, by its owner, `declared`.
+    fn check_drops(&self, declared: bool, errors: &mut Vec<PlanError>) {
         for drop in &self.drops {
             if drop.is_empty() {
                 errors.push(PlanError::DropEmpty);
@@ -81,9 +82,8 @@ impl Plan {
             }
             let read = self.columns.iter().find(|column| {
                 let inside = drop.strip_prefix(column.path.as_slice());
-                column.path.starts_with(drop)
-                    || (self.origin != Origin::Inferred
-                        && inside.is_some_and(|inside| has_field(&column.data_type, inside)))
+                let is_declared = inside.is_some_and(|inside| declared && has_field(&column.data_type, inside));
+                column.path.starts_with(drop) || is_declared
             });
             if let Some(column) = read {
                 errors.push(PlanError::Dropped { path: path::join(drop), column: column.name.clone() });

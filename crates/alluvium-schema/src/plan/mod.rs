@@ -2,6 +2,7 @@
 
 mod check;
 mod column;
+mod default;
 mod table;
 mod text;
 

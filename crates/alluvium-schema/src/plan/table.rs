@@ -1,7 +1,7 @@
 //! A plan over an existing table, and under plugins that read its columns.
 
 use super::check::{check_field_names, check_name, check_structure, coerced_type};
-use super::{COERCIONS, Column, Origin, Plan, same_name};
+use super::{COERCIONS, Column, Origin, Plan, default, same_name};
 use crate::{Coercion, Evolve, OnConflict, PlanError, path};
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Schema};
@@ -58,6 +58,7 @@ impl Plan {
         self.columns.retain_mut(|column| {
             let Some(data_type) = type_in_table(column) else { return false };
             column.coercions.retain(|inner, _| inner.is_empty() || coerced_type(&data_type, inner).is_some());
+            column.default = column.default.take().and_then(|default| default::within(&default, &data_type));
             column.data_type = data_type;
             true
         });
