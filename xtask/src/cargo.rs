@@ -114,13 +114,14 @@ pub fn endurance(args: &EnduranceArgs) -> Result<()> {
     run(cargo.env("ALLUVIUM_COMMITS", args.commits.to_string()))
 }
 
-fn cargo() -> Result<Command> {
+/// Cargo, in the repository's root.
+pub fn cargo() -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(plugins::repository()?);
     Ok(cargo)
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("starting {:?}", command.get_program()))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");

@@ -7,6 +7,7 @@
 )]
 
 mod cargo;
+mod fuzz;
 mod plugins;
 mod setup;
 
@@ -31,6 +32,7 @@ enum Task {
     Bench(cargo::BenchArgs),
     Simulate(cargo::SimulateArgs),
     Endurance(cargo::EnduranceArgs),
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => cargo::bench(&args),
         Task::Simulate(args) => cargo::simulate(&args),
         Task::Endurance(args) => cargo::endurance(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -66,7 +66,7 @@ pub fn repository() -> Result<PathBuf> {
     Ok(here.parent().context("the xtask crate lies in no repository")?.to_owned())
 }
 
-fn target_dir(root: &Path) -> Result<PathBuf> {
+pub fn target_dir(root: &Path) -> Result<PathBuf> {
     let dir = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     std::path::absolute(&dir).with_context(|| format!("resolving {}", dir.display()))
 }
@@ -150,7 +150,7 @@ fn size(bytes: usize) -> String {
 }
 
 /// Runs a command for what it prints; `None` when it cannot be run or fails.
-fn answer(command: &mut Command) -> Option<String> {
+pub fn answer(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())

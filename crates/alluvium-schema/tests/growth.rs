@@ -7,22 +7,9 @@ use alluvium_core::{DataType, data_type::Field};
 use alluvium_schema::{Decoder, Evolve, GrowError, Plan, PlanOptions, Shape};
 use proptest::prelude::*;
 use std::sync::Arc;
+use support::fuzzed::extends;
 use support::pack_texts;
 use support::random::Choices;
-
-/// Whether readers of the old type can read the new one: fields come last in their structs.
-fn extends(new: &DataType, old: &DataType) -> bool {
-    match (new, old) {
-        (DataType::Array(new), DataType::Array(old)) => extends(new, old),
-        (DataType::Map(new_key, new), DataType::Map(key, old)) => new_key == key && extends(new, old),
-        (DataType::Struct(new), DataType::Struct(old)) => {
-            let pairs =
-                new.iter().zip(old).all(|(new, old)| new.name == old.name && extends(&new.data_type, &old.data_type));
-            new.len() >= old.len() && pairs
-        }
-        (new, old) => new == old,
-    }
-}
 
 fn as_struct(plan: &Plan) -> DataType {
     let field =

@@ -1,8 +1,12 @@
 //! What the tests share: packing records, and telling what is in a batch.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod compare;
+pub mod fuzzed;
 pub mod random;
 pub mod reference;
+pub mod seeds;
+pub mod sparse;
 
 use alluvium_core::Packed;
 use arrow_array::cast::AsArray;

@@ -1,6 +1,7 @@
 //! A plain decoder to compare with: it parses a record as a whole with serde_json and converts
 //! value by value, each rule written down once and nothing done for speed.
 
+use super::sparse::is_sparse;
 use alluvium_core::DataType;
 use alluvium_schema::{Coercion, Column, Derivation, Evolve, OnConflict, Plan, path};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -141,7 +142,7 @@ impl<'de> Deserialize<'de> for Members {
 }
 
 /// The last member of each name.
-fn last_of_each(members: &[(String, Json)]) -> Vec<(&str, &Json)> {
+pub fn last_of_each(members: &[(String, Json)]) -> Vec<(&str, &Json)> {
     let later = |at: usize, key: &String| members[at + 1..].iter().any(|(other, _)| other == key);
     let last = members.iter().enumerate().filter(|(at, (key, _))| !later(*at, key));
     last.map(|(_, (key, value))| (key.as_str(), value)).collect()
@@ -150,6 +151,9 @@ fn last_of_each(members: &[(String, Json)]) -> Vec<(&str, &Json)> {
 pub fn decode(plan: &Plan, record: &[u8]) -> Outcome {
     let Some(json) = Json::parse(record) else { return Outcome::Malformed };
     let Kind::Object(members) = &json.kind else { return Outcome::Malformed };
+    if is_sparse(plan, members, record.len()) {
+        return Outcome::Malformed;
+    }
     let mut row = Row::default();
     let columns = plan.columns().iter().map(|column| (column, column.path.as_slice())).collect::<Vec<_>>();
     let drops = plan.drops().iter().map(Vec::as_slice).collect::<Vec<_>>();
@@ -238,7 +242,7 @@ impl Row {
 }
 
 /// What is left, below `key`, of the paths of what is dropped.
-fn below<'p>(drops: &[&'p [String]], key: &str) -> Vec<&'p [String]> {
+pub fn below<'p>(drops: &[&'p [String]], key: &str) -> Vec<&'p [String]> {
     drops.iter().filter(|path| path.first().is_some_and(|first| first == key)).map(|path| &path[1..]).collect()
 }
 
@@ -355,7 +359,8 @@ fn contained(items: impl Iterator<Item = Read>, value: impl FnOnce(Vec<Value>) -
     Read { incomplete, unknown, ..plain(values.map(value)) }
 }
 
-fn scalar(data_type: &DataType, coercion: Coercion, json: &Json) -> Option<Value> {
+/// A value that is no list, map or struct; none when it is not of its type.
+pub fn scalar(data_type: &DataType, coercion: Coercion, json: &Json) -> Option<Value> {
     let lenient = coercion == Coercion::ParseString;
     let number = match &json.kind {
         Kind::Number => Exact::parse(&json.raw),
@@ -512,7 +517,7 @@ fn days(text: &str) -> Option<i64> {
     }
     let near = (year - 1970) * 365;
     let leap_days = (year - 1970) / 4;
-    (near + leap_days - 30..near + leap_days + 400).find(|days| super::date(*days) == text)
+    (near + leap_days - 80..near + leap_days + 400).find(|days| super::date(*days) == text)
 }
 
 /// Microseconds and the text after the fraction.
