@@ -9,6 +9,7 @@ mod group;
 mod hostile;
 mod letters;
 mod life;
+mod mapping;
 mod refused;
 mod scripted;
 mod shutdown;

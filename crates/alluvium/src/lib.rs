@@ -13,7 +13,7 @@ mod output;
 mod progress;
 mod proof;
 mod replay;
-mod rows;
+pub mod rows;
 mod text;
 
 use alluvium_core::Hook;

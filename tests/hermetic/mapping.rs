@@ -1,0 +1,179 @@
+//! Schema-mapping plugins, and tables whose growth the owner approves.
+
+use alluvium_delta::TableRole;
+use alluvium_kafka::{NewRecord, Producer, Sandbox};
+use alluvium_tests::workbench::{PATIENCE, plugin};
+use alluvium_tests::{Options, Workbench};
+use serde_json::{Value, json};
+
+/// A topic of one partition, and a pipeline with this `[schema]`.
+fn workbench(schema: &str) -> (Sandbox, Workbench) {
+    let topic = Workbench::topic_name("mapping");
+    let sandbox = Sandbox::start(&[(&topic, 1)]).unwrap();
+    let bench = Workbench::new(sandbox.brokers(), &topic, &options(schema));
+    (sandbox, bench)
+}
+
+fn options(schema: &str) -> Options {
+    Options { schema: schema.to_owned(), transforms: String::new(), ..Options::default() }
+}
+
+fn mapped(with: &str, more: &str) -> String {
+    format!("mapping = {{ plugin = {:?}, with = {with} }}\n{more}", plugin("orders-map"))
+}
+
+async fn send(bench: &Workbench, records: &[Value]) {
+    let producer = Producer::connect(bench.brokers(), &[]).unwrap();
+    for record in records {
+        let value = record.to_string();
+        let record = NewRecord {
+            topic: bench.topic(),
+            partition: Some(0),
+            value: Some(value.as_bytes()),
+            ..NewRecord::default()
+        };
+        drop(producer.enqueue(record).await.unwrap());
+    }
+    producer.flush().await.unwrap();
+}
+
+async fn columns(bench: &Workbench) -> Vec<String> {
+    let schema = bench.tables("pipeline").state().await.unwrap().schema.unwrap();
+    let kind = |field: &arrow_schema::Field| alluvium_core::DataType::from_arrow(field.data_type()).unwrap();
+    schema.fields().iter().map(|field| format!("{} {}", field.name(), kind(field))).collect()
+}
+
+/// The rows of some columns, in the order of their offsets.
+async fn rows(bench: &Workbench, names: &[&str]) -> Vec<Vec<Value>> {
+    let mut all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    all.push("_kafka".to_owned());
+    let batch = bench.tables("pipeline").first_rows(TableRole::Rows, Some(&all), 100).await.unwrap();
+    let mut rows: Vec<Value> = (0..batch.num_rows()).map(|row| alluvium::rows::row(&batch, row)).collect();
+    rows.sort_by_key(|row| row["_kafka"]["offset"].as_i64());
+    rows.iter().map(|row| names.iter().map(|name| row[*name].clone()).collect()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_decides_on_the_columns_and_is_asked_again_when_the_records_change() {
+    let (_sandbox, bench) = workbench(&mapped("{}", ""));
+    let first = json!({
+        "id": 1, "amount": "19.90", "event_time": "2026-03-01T00:30:00+02:00", "sku": "AB-12",
+        "debug": {"trace": 1}, "customer": {"email": "a@b.c"},
+    });
+    let no_sku = json!({"id": 2, "amount": 7, "event_time": "2026-03-01T12:00:00Z", "sku": "none"});
+    let wrong = json!({"id": 3, "amount": "x"});
+    send(&bench, &[first, no_sku, wrong]).await;
+    let summary = bench.run_to_end("first");
+    assert_eq!((&summary[0]["rows"], &summary[0]["rejected"]), (&json!(2), &json!(1)), "{summary:#}");
+    let expected = [
+        "order_id bigint",
+        "amount decimal(10,2)",
+        "event_time timestamp",
+        "order_date date",
+        "sku_family string",
+        "sku_number int",
+        // What the plugin leaves to `evolve`.
+        "customer struct<email:string>",
+        "_rescued string",
+        "_kafka struct<partition:int,offset:bigint,timestamp:timestamp>",
+    ];
+    assert_eq!(columns(&bench).await, expected);
+    let names = ["order_id", "amount", "order_date", "sku_family", "sku_number", "_rescued"];
+    assert_eq!(
+        rows(&bench, &names).await,
+        [
+            vec![json!(1), json!("19.90"), json!("2026-02-28"), json!("AB"), json!(12), json!(null)],
+            vec![json!(2), json!("7.00"), json!("2026-03-01"), json!(null), json!(null), json!(r#"{"sku":"none"}"#)],
+        ]
+    );
+    // Another process does not know what the first has seen; its records have other fields.
+    send(&bench, &[json!({"id": 4, "note": "n"}), json!({"id": 5, "note": "m", "amount": "0.01"})]).await;
+    let summary = bench.run_to_end("second");
+    assert_eq!(summary[0]["rows"], 2, "{summary:#}");
+    assert_eq!(columns(&bench).await.len(), expected.len() + 1);
+    assert_eq!(
+        rows(&bench, &["order_id", "amount", "note", "_rescued"]).await[2..],
+        [vec![json!(4), json!(null), json!("n"), json!(null)], vec![json!(5), json!("0.01"), json!("m"), json!(null)],]
+    );
+    // Every commit of rows tells which plugin and which plan.
+    let log = bench.dir().join("pipeline/_delta_log");
+    let entries = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| path.extension().is_some_and(|ext| ext == "json"));
+    let lines = entries.flat_map(|path| {
+        std::fs::read_to_string(path)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect::<Vec<_>>()
+    });
+    let infos: Vec<Value> = lines.map(|line: Value| line["commitInfo"]["alluvium"].clone()).collect();
+    let infos: Vec<_> =
+        infos.iter().filter(|info| info["partitions"][0]["read"].as_u64() > Some(0)).collect();
+    assert_eq!(infos.len(), 2, "{infos:#?}");
+    for info in infos {
+        assert_eq!(
+            (&info["plugins"][0]["name"], &info["plugins"][1]),
+            (&json!("orders-map"), &json!(null)),
+            "{info:#}"
+        );
+        assert!(info["plan"].as_str().is_some_and(|plan| plan.starts_with("sha256:")), "{info:#}");
+    }
+    let letters = bench.dead_letters("pipeline").await;
+    assert_eq!(letters.into_iter().collect::<Vec<_>>(), [((0, 2), 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_that_changes_a_type_of_the_table_stops_the_pipeline() {
+    let (_sandbox, mut bench) = workbench(&mapped("{}", ""));
+    send(&bench, &[json!({"id": 1, "amount": "1.00"})]).await;
+    bench.run_to_end("first");
+    bench.rewrite(&options(&mapped(r#"{ decimals = { amount = "decimal(20,4)" } }"#, "")));
+    send(&bench, &[json!({"id": 2, "amount": "1.0001"})]).await;
+    let mut process = bench.run("second", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(1), "{}", process.err());
+    let told = process.err();
+    assert!(told.contains("the plan of plugin orders-map cannot be carried out"), "{told}");
+    assert!(told.contains("'amount' has the type decimal(20,4) in the plan, but decimal(10,2) in the table"), "{told}");
+    // Nothing was lost: the plugin mended, the record lands.
+    bench.rewrite(&options(&mapped("{}", "")));
+    let summary = bench.run_to_end("third");
+    assert_eq!((&summary[0]["read"], &summary[0]["rejected"]), (&json!(1), &json!(1)), "{summary:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugins_in_the_wrong_place_and_bad_configurations_are_told_by_check() {
+    let (_sandbox, mut bench) = workbench(&mapped(r#"{ nonsense = 1 }"#, ""));
+    let mut check = bench.alluvium("check", &["check", "pipeline.toml"], &[]);
+    assert_eq!(check.wait(PATIENCE).code(), Some(2));
+    assert!(check.err().contains("pipeline.toml:15:11") && check.err().contains("nonsense"), "{}", check.err());
+    bench.rewrite(&options(&format!("mapping = {{ plugin = {:?} }}", plugin("redact"))));
+    let mut check = bench.alluvium("transform", &["check", "pipeline.toml"], &[]);
+    assert_eq!(check.wait(PATIENCE).code(), Some(2));
+    assert!(check.err().contains("hint: name it in a [[transform]] table"), "{}", check.err());
+    let transforms = format!("[[transform]]\nplugin = {:?}\n", plugin("orders-map"));
+    bench.rewrite(&Options { transforms, ..options("") });
+    let mut check = bench.alluvium("mapping", &["check", "pipeline.toml"], &[]);
+    assert_eq!(check.wait(PATIENCE).code(), Some(2));
+    assert!(check.err().contains("hint: name it as `mapping = { plugin = … }` in [schema]"), "{}", check.err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_approved_is_kept_in_the_rescue_column() {
+    let (_sandbox, mut bench) = workbench("evolve = \"approve\"\n");
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    let before = columns(&bench).await;
+    send(&bench, &[json!({"id": 2, "note": {"x": 1}}), json!({"id": 3, "s": 1})]).await;
+    bench.run_to_end("second");
+    assert_eq!(columns(&bench).await, before, "nothing grows");
+    assert_eq!(
+        rows(&bench, &["id", "_rescued"]).await[1..],
+        [vec![json!(2), json!(r#"{"note":{"x":1}}"#)], vec![json!(3), json!(r#"{"s":1}"#)]]
+    );
+    // A plugin would write a column that the table does not have.
+    let transforms = alluvium_tests::workbench::transform("redact", r#"{ fields = [] }"#);
+    bench.rewrite(&Options { transforms, ..options("evolve = \"approve\"\n") });
+    let mut process = bench.run("third", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
+    assert!(process.err().contains("nobody has approved them: test, event_time, order_date"), "{}", process.err());
+}
