@@ -107,8 +107,7 @@ async fn a_plugin_decides_on_the_columns_and_is_asked_again_when_the_records_cha
             .collect::<Vec<_>>()
     });
     let infos: Vec<Value> = lines.map(|line: Value| line["commitInfo"]["alluvium"].clone()).collect();
-    let infos: Vec<_> =
-        infos.iter().filter(|info| info["partitions"][0]["read"].as_u64() > Some(0)).collect();
+    let infos: Vec<_> = infos.iter().filter(|info| info["partitions"][0]["read"].as_u64() > Some(0)).collect();
     assert_eq!(infos.len(), 2, "{infos:#?}");
     for info in infos {
         assert_eq!(
@@ -176,4 +175,50 @@ async fn what_is_not_approved_is_kept_in_the_rescue_column() {
     let mut process = bench.run("third", &["--until-end"], &[]);
     assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
     assert!(process.err().contains("nobody has approved them: test, event_time, order_date"), "{}", process.err());
+}
+
+/// What a plugin can get wrong about a plan as a whole, and how it can misbehave: the pipeline stops before
+/// anything is written, and says which column is at fault.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_plan_stops_its_pipeline_and_nothing_is_written() {
+    let (_sandbox, mut bench) = workbench("");
+    let records = bench.dir().join("records.ndjson");
+    std::fs::write(&records, "{\"id\":1,\"tags\":[\"a\"]}\n").unwrap();
+    let modes = [
+        ("loop", "time"),
+        ("memory", "memory"),
+        ("trap", "unreachable"),
+        ("err", "has no plan for the records"),
+        ("type-unknown", "unknown type 'strng'"),
+        ("columns-10000", "the plan has 10000 columns, counting the fields of structs, but at most 1000 are allowed"),
+        ("columns-10001", "it names 10001 columns"),
+        ("name-twice-case", "is there twice"),
+        ("name-kafka", "has the name of the metadata column '_kafka'"),
+        ("name-comma", "Delta cannot hold a name with"),
+        ("path-overlap", "which is the same value or holds it"),
+        ("coercion-type", "does not apply to the type"),
+        ("derivation-nested", "cannot be made by"),
+        ("default-type", "cannot take the default"),
+        ("default-syntax", "its default is not JSON"),
+        ("drop-column", "is dropped, but column"),
+        ("type-map-key", "keys of JSON objects are strings"),
+    ];
+    for (mode, expected) in modes {
+        let schema = format!("mapping = {{ plugin = {:?}, with = {{ mode = {mode:?} }} }}", plugin("hostile-mapping"));
+        bench.rewrite(&Options { limits: "time = \"200ms\"\nmemory = \"16MiB\"".to_owned(), ..options(&schema) });
+        let table = bench.dir().join(mode);
+        let arguments = ["try", "pipeline.toml", "records.ndjson", "--table", table.to_str().unwrap()];
+        let mut process = bench.alluvium(mode, &arguments, &[]);
+        assert_ne!(process.wait(PATIENCE).code(), Some(0), "{mode}: {}", process.err());
+        assert!(process.err().contains(expected), "{mode}: {}", process.err());
+        assert!(!process.err().contains("panicked"), "{mode}: {}", process.err());
+        assert!(!table.join("_delta_log/00000000000000000000.json").exists(), "{mode}");
+    }
+    // A path that no record has, and a plan without columns, are sound.
+    for mode in ["path-unseen", "columns-none", "drop-unseen", "honest"] {
+        let schema = format!("mapping = {{ plugin = {:?}, with = {{ mode = {mode:?} }} }}", plugin("hostile-mapping"));
+        bench.rewrite(&options(&schema));
+        let mut process = bench.alluvium(mode, &["try", "pipeline.toml", "records.ndjson"], &[]);
+        assert!(process.wait(PATIENCE).success(), "{mode}: {}", process.err());
+    }
 }

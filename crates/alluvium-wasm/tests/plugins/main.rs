@@ -11,6 +11,7 @@ mod columns;
 mod fixture;
 mod guests;
 mod hostile;
+mod hostile_mapping;
 mod isolate;
 mod mappings;
 mod records;

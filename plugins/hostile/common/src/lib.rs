@@ -1,4 +1,4 @@
-//! What both hostile plugins do to their host: see `plugins/hostile/README.md`.
+//! What all hostile plugins do to their host: see `plugins/hostile/README.md`.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
