@@ -1,6 +1,6 @@
 //! Schema mappings: what comes of a plan, and of a call that gives none.
 
-use crate::fixture::{HOARD, SPIN, column, mapping};
+use crate::fixture::{Core, HOARD, SPIN, column, mapping};
 use crate::{first_run, host, refusal, soon, tight};
 use alluvium_core::{Classified, ErrorClass};
 use alluvium_wasm::{
@@ -98,9 +98,23 @@ fn calls_that_loop_hoard_or_trap_end_within_their_limits() {
     assert!(matches!(error, CallError::Timeout { function: Function::Plan, .. }), "{error}");
     assert!(matches!(call(HOARD), CallError::Memory { function: Function::Plan, .. }));
     assert!(matches!(call("unreachable"), CallError::Trap { function: Function::Plan, .. }));
-    for address in ["(i32.const -8)", "(i32.const 6)"] {
-        let error = call(address);
+}
+
+#[test]
+fn an_answer_that_is_not_in_memory_is_refused() {
+    let unreadable = |build: &dyn Fn(&mut Core)| {
+        let error = call_error(plan(&mapping(build)).unwrap_err());
         assert!(matches!(&error, CallError::Output { problem: OutputError::Unreadable { .. }, .. }), "{error}");
+    };
+    for address in ["(i32.const -8)", "(i32.const 6)"] {
+        unreadable(&|core| core.transform = address.to_owned());
+    }
+    // Lists of columns and of drops that go on past the end of memory, or are too long to be counted.
+    for record in [[0, 1024, 1 << 20, 0, 0], [0, 0, 0, 1024, 1 << 20], [0, 1024, u32::MAX, 0, 0]] {
+        unreadable(&|core| {
+            let record = core.put(&record.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+            core.transform = format!("(i32.const {record})");
+        });
     }
 }
 

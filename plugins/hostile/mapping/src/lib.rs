@@ -130,7 +130,7 @@ fn plan(config: &Common, source: &SourceShape, table: &[TableColumn]) -> Result<
         // Types.
         "type-unknown" => odd.data_type = "strng".to_owned(),
         "type-empty" => odd.data_type.clear(),
-        "type-deep" => odd.data_type = format!("{}int{}", "array<".repeat(10_000), ">".repeat(10_000)),
+        "type-deep" => odd.data_type = format!("{}int{}", "array<".repeat(9000), ">".repeat(9000)),
         "type-200" => odd.data_type = format!("{}int{}", "array<".repeat(120), ">".repeat(120)),
         "type-10mb" => odd.data_type = "x".repeat(10 << 20),
         "type-utf8" => odd.data_type = not_utf8(),
