@@ -35,20 +35,23 @@ impl Mapper {
         &self.shape
     }
 
-    /// Adds what was seen; whether it was not seen before.
+    /// Adds what was seen; whether it was not seen before, and is to be asked about.
     pub(crate) fn observe(&mut self, shape: &Shape) -> bool {
+        // Whoever chooses the keys could make every chunk cost a walk over all of them.
+        if self.full {
+            return false;
+        }
         let mut all = self.shape.clone();
         all.merge(shape.clone());
         if all == self.shape {
             return false;
         }
         if all.paths() > MOST_PATHS {
-            if !std::mem::replace(&mut self.full, true) {
-                tracing::warn!(
-                    plugin = %self.plugin.reference().name,
-                    "the records have more than {MOST_PATHS} different fields: the plugin is not asked about further ones"
-                );
-            }
+            self.full = true;
+            tracing::warn!(
+                plugin = %self.plugin.reference().name,
+                "the records have more than {MOST_PATHS} different fields: the plugin is not asked about further ones"
+            );
             return false;
         }
         self.shape = all;

@@ -12,21 +12,30 @@ use alluvium_core::{DataType, PluginRef};
 use alluvium_schema::{ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
 use alluvium_wasm::{AccessField, ColumnAccess};
 use arrow_schema::{Field, Schema, SchemaRef};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Owns the pipeline's current [`Layout`]. Workers take it for each chunk, so that a column that one
 /// of them adds is known to all.
 #[derive(Debug)]
 pub struct Planner {
     base: Base,
+    /// Held for a moment only: the driver looks at it too, which must not wait for a plugin.
     current: Mutex<Current>,
+    /// Held while a plan is made, which a plugin can make long: one at a time. Taken before `current`.
+    growth: Mutex<Growth>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Current {
     layout: Arc<Layout>,
     /// The table that the layout is for.
     table: Option<SchemaRef>,
+    /// How often the plan was made anew over the table: a plan for an earlier state is of no use.
+    reloads: u64,
+}
+
+#[derive(Debug)]
+struct Growth {
     /// Where a plugin decides on the mapping.
     mapper: Option<Mapper>,
     /// Whether it was told that no more columns can be added.
@@ -66,21 +75,21 @@ impl Planner {
         let base = Base { mapping: pipeline.schema.mapping.clone(), options, accesses, metadata, partition_by };
         let layout = Arc::new(base.layout(table)?);
         let mapper = plugins.mapping().map(|plugin| Mapper::new(plugin.clone()));
-        let current = Current { layout, table: table.schema.clone(), mapper, full: false };
-        Ok(Self { base, current: Mutex::new(current) })
+        let current = Current { layout, table: table.schema.clone(), reloads: 0 };
+        Ok(Self { base, current: Mutex::new(current), growth: Mutex::new(Growth { mapper, full: false }) })
     }
 
     pub fn layout(&self) -> Arc<Layout> {
-        self.lock().layout.clone()
+        lock(&self.current).layout.clone()
     }
 
     /// Plans anew over another state of the table; what was not committed is forgotten. A plugin that
     /// decides on the mapping is asked again with the next records.
     pub fn reload(&self, table: &TableState) -> Result<(), Error> {
         let layout = Arc::new(self.base.layout(table)?);
-        let mut current = self.lock();
-        current.layout = layout;
-        current.table = table.schema.clone();
+        let mut current = lock(&self.current);
+        let reloads = current.reloads + 1;
+        *current = Current { layout, table: table.schema.clone(), reloads };
         Ok(())
     }
 
@@ -92,14 +101,12 @@ impl Planner {
     /// Makes the first columns of the shape of a first batch. From then on they stand, even if plugins
     /// had asked for all of them before; a batch without a single record decides nothing.
     pub fn learn(&self, shape: &Shape) -> Result<(), Error> {
-        let mut current = self.lock();
-        let plan = match self.base.ask(&mut current, shape)? {
-            Some(plan) => Some(plan),
-            None => current.layout.plan().grow(shape).map_err(Error::Grow)?,
-        };
+        let mut growth = lock(&self.growth);
+        let current = lock(&self.current).clone();
+        let plan = self.base.grown(&mut growth, &current, shape)?;
         if plan.is_some() || !shape.is_empty() {
             let plan = plan.unwrap_or_else(|| current.layout.plan().as_ref().clone());
-            self.base.follow(&mut current, plan.settle())?;
+            self.follow(&mut growth, &current, plan.settle())?;
         }
         Ok(())
     }
@@ -113,29 +120,56 @@ impl Planner {
 
     /// Adds the new fields of `shape`; the layout that holds them, or the present one where nothing can be added.
     pub fn grow(&self, shape: &Shape) -> Result<Arc<Layout>, Error> {
-        let mut current = self.lock();
-        let plan = match self.base.ask(&mut current, shape)? {
-            Some(plan) => Some(plan),
-            None => current.layout.plan().grow(shape).map_err(Error::Grow)?,
-        };
-        if let Some(plan) = plan {
-            self.base.follow(&mut current, plan)?;
+        let mut growth = lock(&self.growth);
+        let current = lock(&self.current).clone();
+        if let Some(plan) = self.base.grown(&mut growth, &current, shape)? {
+            self.follow(&mut growth, &current, plan)?;
         }
-        Ok(current.layout.clone())
+        Ok(self.layout())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Makes `plan`, which was made for `from`, the present one.
+    fn follow(&self, growth: &mut Growth, from: &Current, plan: Plan) -> Result<(), Error> {
+        let layout = self.base.with_plugins(plan)?;
+        if let Some(table) = &from.table {
+            self.base.check_approved(&layout, table)?;
+        }
+        let options = &self.base.options;
+        if layout.plan().room() == 0 && options.evolve == Evolve::Add && !std::mem::replace(&mut growth.full, true) {
+            let (most, rescued) = (options.max_columns, &options.rescued);
+            tracing::warn!("the table has {most} columns, as many as `max_columns` allows: new fields go to {rescued}");
+        }
+        let mut current = lock(&self.current);
+        // Decoders are made anew for another layout.
+        if current.reloads == from.reloads && layout != *current.layout {
+            current.layout = Arc::new(layout);
+        }
+        Ok(())
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Base {
+    /// The plan with what is new in `shape`; none when nothing is to be added.
+    fn grown(&self, growth: &mut Growth, current: &Current, shape: &Shape) -> Result<Option<Plan>, Error> {
+        if let Some(mapper) = &mut growth.mapper
+            && let Some(plan) = self.asked(mapper, current, shape)?
+        {
+            return Ok(Some(plan));
+        }
+        current.layout.plan().grow(shape).map_err(Error::Grow)
+    }
+
     /// The plan of the plugin that decides on the mapping, grown by what it leaves to the pipeline. None
-    /// without such a plugin, and when it has been asked about all that is in `shape`.
-    fn ask(&self, current: &mut Current, shape: &Shape) -> Result<Option<Plan>, Error> {
-        let Current { layout, table, mapper: Some(mapper), .. } = current else { return Ok(None) };
+    /// when it has been asked about all that is in `shape`.
+    fn asked(&self, mapper: &mut Mapper, current: &Current, shape: &Shape) -> Result<Option<Plan>, Error> {
+        let Current { layout, table, .. } = current;
         let settled = layout.plan().is_settled();
-        if !mapper.observe(shape) && settled || mapper.shape().is_empty() {
+        let is_new = mapper.observe(shape);
+        if (settled && !is_new) || mapper.shape().is_empty() {
             return Ok(None);
         }
         let mut plan = mapper.plan(table.as_deref(), &self.options)?;
@@ -148,24 +182,6 @@ impl Base {
         }
         let grown = plan.grow(mapper.shape()).map_err(Error::Grow)?;
         Ok(Some(grown.unwrap_or(plan)))
-    }
-
-    /// Makes `plan` the present one, unless it is.
-    fn follow(&self, current: &mut Current, plan: Plan) -> Result<(), Error> {
-        let layout = self.with_plugins(plan)?;
-        if let Some(table) = &current.table {
-            self.check_approved(&layout, table)?;
-        }
-        if layout.plan().room() == 0 && self.options.evolve == Evolve::Add && !current.full {
-            current.full = true;
-            let most = self.options.max_columns;
-            let rescued = &self.options.rescued;
-            tracing::warn!("the table has {most} columns, as many as `max_columns` allows: new fields go to {rescued}");
-        }
-        if layout != *current.layout {
-            current.layout = Arc::new(layout);
-        }
-        Ok(())
     }
 
     fn layout(&self, table: &TableState) -> Result<Layout, Error> {
@@ -205,7 +221,9 @@ impl Base {
         }
         let there = |field: &&Arc<Field>| {
             let found = table.fields().iter().find(|there| there.name().eq_ignore_ascii_case(field.name()));
-            found.and_then(|found| DataType::from_arrow(found.data_type())) == DataType::from_arrow(field.data_type())
+            let found = found.and_then(|found| DataType::from_arrow(found.data_type()));
+            let wanted = DataType::from_arrow(field.data_type());
+            found.zip(wanted).is_some_and(|(found, wanted)| holds(&found, &wanted))
         };
         let columns: Vec<_> = layout.schema().fields().iter().filter(|field| !there(field)).collect();
         if columns.is_empty() {
@@ -302,6 +320,18 @@ impl Base {
     }
 }
 
+/// Whether a column of the table has all fields of a type that is to go into it.
+fn holds(table: &DataType, wanted: &DataType) -> bool {
+    match (table, wanted) {
+        (DataType::Struct(table), DataType::Struct(wanted)) => wanted.iter().all(|field| {
+            table.iter().any(|there| there.name == field.name && holds(&there.data_type, &field.data_type))
+        }),
+        (DataType::Array(table), DataType::Array(wanted)) => holds(table, wanted),
+        (DataType::Map(key, table), DataType::Map(wanted_key, wanted)) => key == wanted_key && holds(table, wanted),
+        _ => table == wanted,
+    }
+}
+
 fn column_spec(column: &alluvium_config::Column) -> ColumnSpec {
     ColumnSpec {
         from: Some(column.from.clone()),
@@ -355,4 +385,78 @@ fn type_at(data_type: &DataType, path: &[String]) -> Option<DataType> {
         found = &fields.iter().find(|field| field.name == *part)?.data_type;
     }
     Some(found.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn pipeline(schema: &str) -> Pipeline {
+        let text = format!(
+            "version = 1\ntenant = \"t\"\nname = \"n\"\n[source]\nbrokers = [\"b:1\"]\ntopic = \"t\"\n\
+             [sink]\ntable = \"t\"\n[schema]\n{schema}"
+        );
+        alluvium_config::parse(&text, "test.toml").unwrap()
+    }
+
+    fn table(columns: &[(&str, &str)]) -> TableState {
+        let field = |(name, kind): &(&str, &str)| Field::new(*name, DataType::parse(kind).unwrap().to_arrow(), true);
+        let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+        TableState { schema: Some(Arc::new(schema)), ..TableState::default() }
+    }
+
+    const KAFKA: (&str, &str) = ("_kafka", "struct<partition:int,offset:bigint,timestamp:timestamp>");
+
+    fn shape(record: &str) -> Shape {
+        let mut shape = Shape::default();
+        shape.observe(record.as_bytes());
+        shape
+    }
+
+    /// The driver looks at the layout while a worker waits for a plugin; were it to wait too, so would
+    /// all that its thread has to do.
+    #[test]
+    fn nobody_waits_for_a_plan_that_is_being_made() {
+        let planner = Planner::new(&pipeline(""), &Plugins::default(), &TableState::default()).unwrap();
+        let planner = Arc::new(planner);
+        let held = planner.growth.lock().unwrap();
+        let (done, looked) = std::sync::mpsc::channel();
+        let driver = planner.clone();
+        std::thread::spawn(move || {
+            assert!(driver.needs_sample());
+            driver.reload(&table(&[("id", "bigint"), ("_rescued", "string"), KAFKA])).unwrap();
+            done.send(driver.committable().fields().len()).unwrap();
+        });
+        assert_eq!(looked.recv_timeout(std::time::Duration::from_secs(10)), Ok(3));
+        drop(held);
+    }
+
+    /// A plan that was made for the table as it was must not stand once the table was read anew.
+    #[test]
+    fn a_plan_for_an_earlier_state_of_the_table_is_dropped() {
+        let planner = Planner::new(&pipeline(""), &Plugins::default(), &table(&[("id", "bigint"), KAFKA])).unwrap();
+        let from = lock(&planner.current).clone();
+        let plan = from.layout.plan().grow(&shape(r#"{"note":"n"}"#)).unwrap().unwrap();
+        planner.reload(&table(&[("id", "bigint"), ("note", "bigint"), KAFKA])).unwrap();
+        let reloaded = planner.layout();
+        planner.follow(&mut lock(&planner.growth), &from, plan).unwrap();
+        assert!(Arc::ptr_eq(&planner.layout(), &reloaded));
+        assert!(planner.grow(&shape(r#"{"other":1}"#)).unwrap().schema().field_with_name("other").is_ok());
+    }
+
+    #[test]
+    fn where_growth_is_approved_the_table_may_have_more_but_not_less() {
+        let row = ("_kafka", "struct<partition:int,offset:bigint,timestamp:timestamp,row:int>");
+        let approve = pipeline("evolve = \"approve\"");
+        for kafka in [KAFKA, row] {
+            let table = table(&[("id", "bigint"), ("_rescued", "string"), kafka]);
+            let planner = Planner::new(&approve, &Plugins::default(), &table).unwrap();
+            let layout = planner.layout();
+            assert!(Arc::ptr_eq(&planner.grow(&shape(r#"{"id":1,"note":1}"#)).unwrap(), &layout), "nothing grows");
+        }
+        let lacks = table(&[("id", "bigint"), ("_rescued", "string"), ("_kafka", "struct<partition:int>")]);
+        let error = Planner::new(&approve, &Plugins::default(), &lacks).unwrap_err();
+        assert!(matches!(&error, Error::NotApproved { columns } if columns == &["_kafka"]), "{error}");
+    }
 }
