@@ -2,6 +2,7 @@
 
 use alluvium_delta::TableRole;
 use alluvium_kafka::{NewRecord, Producer, Sandbox};
+use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::{PATIENCE, plugin};
 use alluvium_tests::{Options, Workbench};
 use serde_json::{Value, json};
@@ -221,4 +222,24 @@ async fn a_hostile_plan_stops_its_pipeline_and_nothing_is_written() {
         let mut process = bench.alluvium(mode, &["try", "pipeline.toml", "records.ndjson"], &[]);
         assert!(process.wait(PATIENCE).success(), "{mode}: {}", process.err());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn past_the_most_columns_new_fields_are_rescued_and_it_is_told_once() {
+    let (_sandbox, bench) = workbench("max_columns = 2\n");
+    let mut process = bench.run("run", &[], &[]);
+    for at in 1..=4 {
+        let record = json!({"a": at, "b": "x", format!("c{at}"): at, format!("s{at}"): {"x": [1]}});
+        send(&bench, &[record]).await;
+        bench.wait_for("pipeline", at).await;
+    }
+    process.signal(Signal::SIGTERM);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    assert_eq!(columns(&bench).await.len(), 4, "two of the records, the rescue column and _kafka");
+    assert_eq!(rows(&bench, &["_rescued"]).await[3], [json!(r#"{"c4":4,"s4":{"x":[1]}}"#)]);
+    assert_eq!(process.err().matches("as many as `max_columns` allows").count(), 1, "{}", process.err());
+    // So does a process that finds the table full.
+    let mut process = bench.run("again", &["--until-end"], &[]);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    assert_eq!(process.err().matches("as many as `max_columns` allows").count(), 1, "{}", process.err());
 }

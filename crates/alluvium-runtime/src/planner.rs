@@ -12,6 +12,7 @@ use alluvium_core::{DataType, PluginRef};
 use alluvium_schema::{ColumnSpec, Evolve, OnConflict, Plan, PlanOptions, Shape};
 use alluvium_wasm::{AccessField, ColumnAccess};
 use arrow_schema::{Field, Schema, SchemaRef};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Owns the pipeline's current [`Layout`]. Workers take it for each chunk, so that a column that one
@@ -21,8 +22,11 @@ pub struct Planner {
     base: Base,
     /// Held for a moment only: the driver looks at it too, which must not wait for a plugin.
     current: Mutex<Current>,
-    /// Held while a plan is made, which a plugin can make long: one at a time. Taken before `current`.
-    growth: Mutex<Growth>,
+    /// Where a plugin decides on the mapping. Held while a plan is made, which a plugin can make long:
+    /// one at a time. Taken before `current`.
+    growth: Mutex<Option<Mapper>>,
+    /// Whether it was told that no more columns can be added.
+    full: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -32,14 +36,6 @@ struct Current {
     table: Option<SchemaRef>,
     /// How often the plan was made anew over the table: a plan for an earlier state is of no use.
     reloads: u64,
-}
-
-#[derive(Debug)]
-struct Growth {
-    /// Where a plugin decides on the mapping.
-    mapper: Option<Mapper>,
-    /// Whether it was told that no more columns can be added.
-    full: bool,
 }
 
 /// What does not change while a pipeline runs.
@@ -76,7 +72,10 @@ impl Planner {
         let layout = Arc::new(base.layout(table)?);
         let mapper = plugins.mapping().map(|plugin| Mapper::new(plugin.clone()));
         let current = Current { layout, table: table.schema.clone(), reloads: 0 };
-        Ok(Self { base, current: Mutex::new(current), growth: Mutex::new(Growth { mapper, full: false }) })
+        let (current, growth) = (Mutex::new(current), Mutex::new(mapper));
+        let planner = Self { base, current, growth, full: AtomicBool::new(false) };
+        planner.tell_full(&planner.layout());
+        Ok(planner)
     }
 
     pub fn layout(&self) -> Arc<Layout> {
@@ -87,6 +86,7 @@ impl Planner {
     /// decides on the mapping is asked again with the next records.
     pub fn reload(&self, table: &TableState) -> Result<(), Error> {
         let layout = Arc::new(self.base.layout(table)?);
+        self.tell_full(&layout);
         let mut current = lock(&self.current);
         let reloads = current.reloads + 1;
         *current = Current { layout, table: table.schema.clone(), reloads };
@@ -106,7 +106,7 @@ impl Planner {
         let plan = self.base.grown(&mut growth, &current, shape)?;
         if plan.is_some() || !shape.is_empty() {
             let plan = plan.unwrap_or_else(|| current.layout.plan().as_ref().clone());
-            self.follow(&mut growth, &current, plan.settle())?;
+            self.follow(&current, plan.settle())?;
         }
         Ok(())
     }
@@ -123,28 +123,34 @@ impl Planner {
         let mut growth = lock(&self.growth);
         let current = lock(&self.current).clone();
         if let Some(plan) = self.base.grown(&mut growth, &current, shape)? {
-            self.follow(&mut growth, &current, plan)?;
+            self.follow(&current, plan)?;
         }
         Ok(self.layout())
     }
 
     /// Makes `plan`, which was made for `from`, the present one.
-    fn follow(&self, growth: &mut Growth, from: &Current, plan: Plan) -> Result<(), Error> {
+    fn follow(&self, from: &Current, plan: Plan) -> Result<(), Error> {
         let layout = self.base.with_plugins(plan)?;
         if let Some(table) = &from.table {
             self.base.check_approved(&layout, table)?;
         }
-        let options = &self.base.options;
-        if layout.plan().room() == 0 && options.evolve == Evolve::Add && !std::mem::replace(&mut growth.full, true) {
-            let (most, rescued) = (options.max_columns, &options.rescued);
-            tracing::warn!("the table has {most} columns, as many as `max_columns` allows: new fields go to {rescued}");
-        }
+        self.tell_full(&layout);
         let mut current = lock(&self.current);
         // Decoders are made anew for another layout.
         if current.reloads == from.reloads && layout != *current.layout {
             current.layout = Arc::new(layout);
         }
         Ok(())
+    }
+
+    /// Says once that no more columns can be added: new fields do not come to the planner then.
+    fn tell_full(&self, layout: &Layout) {
+        let options = &self.base.options;
+        let is_full = layout.plan().room() == 0 && options.evolve == Evolve::Add;
+        if is_full && !self.full.swap(true, Ordering::Relaxed) {
+            let (most, rescued) = (options.max_columns, &options.rescued);
+            tracing::warn!("the table has {most} columns, as many as `max_columns` allows: new fields go to {rescued}");
+        }
     }
 }
 
@@ -154,8 +160,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Base {
     /// The plan with what is new in `shape`; none when nothing is to be added.
-    fn grown(&self, growth: &mut Growth, current: &Current, shape: &Shape) -> Result<Option<Plan>, Error> {
-        if let Some(mapper) = &mut growth.mapper
+    fn grown(&self, mapper: &mut Option<Mapper>, current: &Current, shape: &Shape) -> Result<Option<Plan>, Error> {
+        if let Some(mapper) = mapper
             && let Some(plan) = self.asked(mapper, current, shape)?
         {
             return Ok(Some(plan));
@@ -440,7 +446,7 @@ mod tests {
         let plan = from.layout.plan().grow(&shape(r#"{"note":"n"}"#)).unwrap().unwrap();
         planner.reload(&table(&[("id", "bigint"), ("note", "bigint"), KAFKA])).unwrap();
         let reloaded = planner.layout();
-        planner.follow(&mut lock(&planner.growth), &from, plan).unwrap();
+        planner.follow(&from, plan).unwrap();
         assert!(Arc::ptr_eq(&planner.layout(), &reloaded));
         assert!(planner.grow(&shape(r#"{"other":1}"#)).unwrap().schema().field_with_name("other").is_ok());
     }
