@@ -11,6 +11,7 @@ mod letters;
 mod life;
 mod mapping;
 mod refused;
+mod schema;
 mod scripted;
 mod shutdown;
 mod verify;

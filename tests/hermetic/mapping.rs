@@ -8,22 +8,22 @@ use alluvium_tests::{Options, Workbench};
 use serde_json::{Value, json};
 
 /// A topic of one partition, and a pipeline with this `[schema]`.
-fn workbench(schema: &str) -> (Sandbox, Workbench) {
+pub fn workbench(schema: &str) -> (Sandbox, Workbench) {
     let topic = Workbench::topic_name("mapping");
     let sandbox = Sandbox::start(&[(&topic, 1)]).unwrap();
     let bench = Workbench::new(sandbox.brokers(), &topic, &options(schema));
     (sandbox, bench)
 }
 
-fn options(schema: &str) -> Options {
+pub fn options(schema: &str) -> Options {
     Options { schema: schema.to_owned(), transforms: String::new(), ..Options::default() }
 }
 
-fn mapped(with: &str, more: &str) -> String {
+pub fn mapped(with: &str, more: &str) -> String {
     format!("mapping = {{ plugin = {:?}, with = {with} }}\n{more}", plugin("orders-map"))
 }
 
-async fn send(bench: &Workbench, records: &[Value]) {
+pub async fn send(bench: &Workbench, records: &[Value]) {
     let producer = Producer::connect(bench.brokers(), &[]).unwrap();
     for record in records {
         let value = record.to_string();
@@ -38,14 +38,14 @@ async fn send(bench: &Workbench, records: &[Value]) {
     producer.flush().await.unwrap();
 }
 
-async fn columns(bench: &Workbench) -> Vec<String> {
+pub async fn columns(bench: &Workbench) -> Vec<String> {
     let schema = bench.tables("pipeline").state().await.unwrap().schema.unwrap();
     let kind = |field: &arrow_schema::Field| alluvium_core::DataType::from_arrow(field.data_type()).unwrap();
     schema.fields().iter().map(|field| format!("{} {}", field.name(), kind(field))).collect()
 }
 
 /// The rows of some columns, in the order of their offsets.
-async fn rows(bench: &Workbench, names: &[&str]) -> Vec<Vec<Value>> {
+pub async fn rows(bench: &Workbench, names: &[&str]) -> Vec<Vec<Value>> {
     let mut all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     all.push("_kafka".to_owned());
     let batch = bench.tables("pipeline").first_rows(TableRole::Rows, Some(&all), 100).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_hostile_plan_stops_its_pipeline_and_nothing_is_written() {
         ("columns-10000", "the plan has 10000 columns, counting the fields of structs, but at most 1000 are allowed"),
         ("columns-10001", "it names 10001 columns"),
         ("name-twice-case", "is there twice"),
-        ("name-kafka", "has the name of the metadata column '_kafka'"),
+        ("name-kafka", "has the name of the pipeline's own column '_kafka'"),
         ("name-comma", "Delta cannot hold a name with"),
         ("path-overlap", "which is the same value or holds it"),
         ("coercion-type", "does not apply to the type"),

@@ -49,6 +49,10 @@ impl Table for HeldTable {
         self.table.load().await
     }
 
+    fn known_schema(&self) -> Option<SchemaRef> {
+        self.table.known_schema()
+    }
+
     fn writer(&self, schema: SchemaRef) -> Result<SimWriter, SimError> {
         self.table.writer(schema)
     }

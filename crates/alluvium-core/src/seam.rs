@@ -169,6 +169,10 @@ pub trait Table: Send + Sync + 'static {
     /// Reads the newest state, after writing the dead letters that an interrupted commit owes.
     fn load(&self) -> impl Future<Output = Result<TableState, Self::Error>> + Send;
 
+    /// The table's schema as this handle saw it last: after a commit, that of the version committed.
+    /// `None` while there is no table. Does no IO.
+    fn known_schema(&self) -> Option<SchemaRef>;
+
     /// A writer of rows of `schema`. Does no IO.
     fn writer(&self, schema: SchemaRef) -> Result<Self::Writer, Self::Error>;
 

@@ -120,8 +120,7 @@ impl DeltaSink {
         let Some(state) = rows.state() else { return Ok(()) };
         check(&rows.store, state)?;
         check_partition_columns(&self.config, state)?;
-        self.adopt_layout(state);
-        Ok(())
+        self.adopt_layout(state)
     }
 
     /// The transactions that a flush moves: its partitions' positions, or the number of its replay, which

@@ -101,6 +101,10 @@ pub enum Error {
     Scan { table: String, source: Source },
     #[error("table {table} has no column {column}")]
     NoColumn { table: String, column: String },
+    #[error("there is no table in {table}")]
+    NoTable { table: String },
+    #[error("column {column} of table {table} has another type or another spelling than the one to be added")]
+    Moved { table: String, column: String },
     #[error("column {column} of table {table} does not hold partition and offset")]
     KafkaColumn { table: String, column: String },
     #[error("cannot write a checkpoint of table {table}")]
@@ -194,6 +198,8 @@ impl Classified for Error {
             | Self::ParseLog { .. }
             | Self::LogHole { .. }
             | Self::NoColumn { .. }
+            | Self::NoTable { .. }
+            | Self::Moved { .. }
             | Self::KafkaColumn { .. } => ErrorClass::User,
             Self::Probe { source, .. }
             | Self::ListLog { source, .. }
@@ -239,6 +245,8 @@ impl Classified for Error {
             Self::PartitionColumnMissing { .. } => "add the column to the schema, or take it out of partition_by",
             Self::PartitionColumnType { .. } => "partition by a boolean, integer, decimal, string, date or timestamp",
             Self::PartitionValue { .. } => "reject such records in a plugin, or partition by another column",
+            Self::NoTable { .. } => "the pipeline's first commit makes it with all its columns: `alluvium run`",
+            Self::Moved { .. } => "another writer changed the table meanwhile: look again with `alluvium schema diff`",
             Self::ColumnName { .. } => "give the column a name without spaces and any of ,;{}()=",
             Self::NothingButPartitions => "take at least one column out of partition_by",
             Self::NotNull { .. } => {

@@ -39,6 +39,6 @@ pub use letter_rows::Letter;
 pub use letter_scan::LetterFilter;
 pub use reader::{Commit, DeltaReader, TableRole};
 pub use replay::Chosen;
-pub use scan::{FileFault, KafkaRow, KafkaScan, Scan};
+pub use scan::{FileFault, KafkaRow, KafkaScan, Scan, TextRow};
 pub use sink::DeltaSink;
 pub use writer::{DataFile, DeltaFileWriter};

@@ -9,7 +9,7 @@ use crate::letter_scan::{self, LetterFilter};
 use crate::load::{self, LOG, LogFile, LogState};
 use crate::log::read_entry;
 use crate::protocol;
-use crate::scan::{self, FileFault, KafkaScan, Scan};
+use crate::scan::{self, FileFault, KafkaScan, Scan, TextRow};
 use crate::schema;
 use crate::store::{Access, TableStore};
 use alluvium_core::audit::{FileChange, LogEntry};
@@ -137,6 +137,15 @@ impl DeltaReader {
         match versions(&self.rows).await?.is_empty() {
             true => Ok(KafkaScan::empty(&self.rows)),
             false => Ok(scan::rows(&self.rows, version, column)),
+        }
+    }
+
+    /// The values of a column of text, such as the rescued one, that are not null. `kafka` is the
+    /// pipeline's metadata column: it tells where the records were.
+    pub async fn scan_texts(&self, column: &str, kafka: Option<&str>) -> Result<Scan<TextRow>, Error> {
+        match versions(&self.rows).await?.is_empty() {
+            true => Ok(Scan::empty(&self.rows)),
+            false => Ok(scan::texts(&self.rows, column, kafka)),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::load::{LOG, with_snapshot};
 use crate::store::TableStore;
-use alluvium_core::Partition;
+use alluvium_core::{Partition, Place};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch, RecordBatchOptions};
@@ -100,6 +100,52 @@ pub(crate) fn rows(store: &TableStore, version: Option<u64>, column: &str) -> Ka
         }
         Ok(Ok(()))
     })
+}
+
+/// A value of a column of text, and where its record was if the table tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextRow {
+    pub place: Option<Place>,
+    pub text: String,
+}
+
+/// The values of a column of text that are not null. `kafka` is the metadata column, if there is one.
+pub(crate) fn texts(store: &TableStore, column: &str, kafka: Option<&str>) -> Scan<TextRow> {
+    let (table, column, kafka) = (store.table(), column.to_owned(), kafka.map(str::to_owned));
+    Scan::start(store, None, move |snapshot, engine, send| {
+        let schema = snapshot.schema();
+        let text = schema.field(&column).filter(|field| *field.data_type() == DataType::STRING).cloned();
+        let Some(text) = text else { return Ok(Err(Error::NoColumn { table, column })) };
+        let kafka = kafka.map_or(Ok(None), |kafka| kafka_schema(&schema, &kafka))?;
+        let kafka = kafka.iter().flat_map(|kafka| kafka.fields().cloned());
+        let wanted = StructType::try_new([text].into_iter().chain(kafka))?;
+        let filled = Predicate::is_not_null(Expression::from(ColumnName::new([column.as_str()])));
+        for batch in scan(snapshot, engine, Arc::new(wanted), Some(filled))? {
+            if !send(text_rows(&batch?)) {
+                break;
+            }
+        }
+        Ok(Ok(()))
+    })
+}
+
+fn text_rows(batch: &RecordBatch) -> Vec<TextRow> {
+    let Some(texts) = batch.columns().first().and_then(|column| column.as_string_opt::<i32>()) else {
+        return Vec::new();
+    };
+    let places = batch.columns().get(1).and_then(|column| {
+        let column = column.as_struct_opt()?;
+        let partitions = column.column_by_name("partition")?.as_primitive_opt::<Int32Type>()?;
+        let offsets = column.column_by_name("offset")?.as_primitive_opt::<Int64Type>()?;
+        Some((column, partitions, offsets))
+    });
+    let place = |row: usize| {
+        let (column, partitions, offsets) = places?;
+        let is_there = column.is_valid(row) && partitions.is_valid(row) && offsets.is_valid(row);
+        is_there.then(|| (Partition(partitions.value(row)), offsets.value(row)))
+    };
+    let row = |(row, text): (usize, Option<&str>)| Some(TextRow { place: place(row), text: text?.to_owned() });
+    texts.iter().enumerate().filter_map(row).collect()
 }
 
 /// Up to `limit` rows with these columns or all; the newest files' first.

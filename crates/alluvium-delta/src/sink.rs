@@ -1,19 +1,20 @@
 //! The sink: a pipeline's table and the dead letters beside it.
 
-use crate::commit::check_flush;
+use crate::commit::{Attempts, append_growth, check_flush};
 use crate::config::DeltaConfig;
 use crate::error::Error;
 use crate::load::LogState;
-use crate::log::TableLog;
+use crate::log::{Appended, TableLog};
 use crate::maintain::{self, Maintenance};
 use crate::reader::{DeltaReader, TableRole, check};
 use crate::replay::Replay;
+use crate::schema;
 use crate::stats::StatsColumns;
 use crate::store::{Access, TableStore};
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
-use alluvium_core::Hook;
 use alluvium_core::seam::{Flush, Outcome, Table, TableState};
+use alluvium_core::{CommitInfo, Hook};
 use arrow_schema::SchemaRef;
 use object_store::ObjectStore;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,6 +30,8 @@ pub struct DeltaSink {
     pub(crate) rows: Mutex<TableLog>,
     pub(crate) letters: Mutex<TableLog>,
     layout: RwLock<Layout>,
+    /// The rows' schema as it was seen last, with the text that it was read from.
+    schema: RwLock<Option<(String, SchemaRef)>>,
     rows_maintenance: Maintenance,
     pub(crate) letters_maintenance: Maintenance,
 }
@@ -64,6 +67,7 @@ impl DeltaSink {
             letters: Mutex::new(TableLog::new(letters, prefix)),
             reader,
             layout: RwLock::new(layout),
+            schema: RwLock::default(),
             rows_maintenance: Maintenance::default(),
             letters_maintenance: Maintenance::default(),
             config,
@@ -112,10 +116,18 @@ impl DeltaSink {
         self.adopt(rows)
     }
 
-    pub(crate) fn adopt_layout(&self, state: &LogState) {
+    /// Takes over what writers need of a state, and what others ask for without IO.
+    pub(crate) fn adopt_layout(&self, state: &LogState) -> Result<(), Error> {
+        let text = &state.metadata.schema_string;
+        let is_known = |known: &Option<(String, SchemaRef)>| known.as_ref().is_some_and(|(known, _)| known == text);
+        if !is_known(&self.schema.read().unwrap_or_else(PoisonError::into_inner)) {
+            let schema = schema::arrow(&self.config.table, text)?;
+            *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Some((text.clone(), schema));
+        }
         let stats = StatsColumns::of(|key| state.metadata.property(key).map(str::to_owned));
         let mut layout = self.layout.write().unwrap_or_else(PoisonError::into_inner);
         layout.stats = stats;
+        Ok(())
     }
 }
 
@@ -131,6 +143,11 @@ impl Table for DeltaSink {
             self.refresh(&mut rows).await?;
         }
         rows.state().map_or_else(|| Ok(TableState::default()), |state| self.reader.table_state(state))
+    }
+
+    fn known_schema(&self) -> Option<SchemaRef> {
+        let known = self.schema.read().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().map(|(_, schema)| schema.clone())
     }
 
     fn writer(&self, schema: SchemaRef) -> Result<DeltaFileWriter, Error> {
@@ -154,10 +171,40 @@ impl DeltaSink {
         let mut rows = self.rows.lock().await;
         let outcome = self.commit_uploaded(&mut rows, flush, replay).await?;
         if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.state()) {
+            self.adopt_layout(state)?;
             self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state, &self.hook);
         }
         Ok(outcome)
     }
+
+    /// Adds to the table what rows of `schema` need and it has not, as a commit of its own that moves
+    /// no position. The version; `None` when nothing was missing. Fails with [`Error::NoTable`] while
+    /// there is none, and with [`Error::Moved`] when a column is of another type.
+    pub async fn grow(&self, info: &CommitInfo, schema: &SchemaRef) -> Result<Option<u64>, Error> {
+        let mut rows = self.rows.lock().await;
+        let mut attempts = Attempts::default();
+        loop {
+            attempts.next(&rows.store).await?;
+            self.refresh(&mut rows).await?;
+            // Nothing follows an entry whose dead letters could be forgotten.
+            if self.write_owed(&rows).await? {
+                continue;
+            }
+            let Some(state) = rows.state() else { return Err(Error::NoTable { table: rows.store.table() }) };
+            let table = schema::parse(&self.config.table, &state.metadata.schema_string)?;
+            let columns = schema::columns(schema)?;
+            let grown = match schema::with_notes(schema::fit(&table, &columns), schema) {
+                schema::Fit::Fits => return Ok(None),
+                schema::Fit::Moved { column } => return Err(Error::Moved { table: rows.store.table(), column }),
+                schema::Fit::Unnameable { column } => return Err(Error::ColumnName { column }),
+                schema::Fit::Grows(grown) => grown,
+            };
+            if let Appended::Landed(version) = append_growth(&mut rows, info, grown).await? {
+                return Ok(Some(version));
+            }
+        }
+    }
+
     /// Uploads files of rows that are still in memory, to be committed later.
     pub async fn upload(&self, files: &mut [DataFile]) -> Result<(), Error> {
         upload(self.reader.store(TableRole::Rows), files, &self.hook).await

@@ -2,6 +2,7 @@
 //!
 //! - [`KafkaSource`] reads a topic as a member of a consumer group ([`alluvium_core::seam::Source`]).
 //! - [`KafkaTopic`] asks about a topic (partitions, watermarks, offsets by time) without joining a group.
+//! - [`sample`] looks at records without joining a group.
 //! - [`Sandbox`] is a broker in memory, [`Producer`] writes records, [`admin`] makes and deletes topics.
 //!
 //! Invariants of this crate:
@@ -20,6 +21,7 @@ mod native;
 mod pack;
 mod producer;
 mod reader;
+mod sample;
 mod sandbox;
 mod source;
 mod topic;
@@ -27,6 +29,7 @@ mod topic;
 pub use config::KafkaConfig;
 pub use error::{ClientError, Error, PackError};
 pub use producer::{Delivered, Delivery, NewRecord, Producer};
+pub use sample::sample;
 pub use sandbox::{Fault, Request, Sandbox};
 pub use source::KafkaSource;
 pub use topic::{KafkaTopic, TopicInfo};

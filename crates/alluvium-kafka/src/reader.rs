@@ -323,21 +323,7 @@ impl<'c> Reader<'c> {
     }
 
     fn pack(&mut self, partition: Partition, message: &Message, now: Instant) -> Result<Option<Packed>, PackError> {
-        self.headers.clear();
-        let headers = message.headers();
-        for (name, value) in &headers {
-            // Names can be any bytes for a broker; text is what they are meant to be.
-            let name = String::from_utf8_lossy(name);
-            encode_headers([Header { key: &name, value: *value }], &mut self.headers);
-        }
-        let record = Record {
-            offset: message.offset(),
-            timestamp: message.timestamp(),
-            key: message.key(),
-            value: message.value(),
-            headers: (!headers.is_empty()).then_some(self.headers.as_slice()),
-        };
-        self.packer.push(partition, record, now)
+        self.packer.push(partition, record(message, &mut self.headers), now)
     }
 
     fn hand_out_due(&mut self, dry: bool) {
@@ -389,6 +375,24 @@ impl<'c> Reader<'c> {
         if let Err(error) = result {
             tracing::warn!(topic = self.config.topic, group = self.config.group, %error, "{what} failed");
         }
+    }
+}
+
+/// A message as a record; `headers` is room for what it packs.
+pub(crate) fn record<'m>(message: &'m Message, headers: &'m mut Vec<u8>) -> Record<'m> {
+    headers.clear();
+    let found = message.headers();
+    for (name, value) in &found {
+        // Names can be any bytes for a broker; text is what they are meant to be.
+        let name = String::from_utf8_lossy(name);
+        encode_headers([Header { key: &name, value: *value }], headers);
+    }
+    Record {
+        offset: message.offset(),
+        timestamp: message.timestamp(),
+        key: message.key(),
+        value: message.value(),
+        headers: (!found.is_empty()).then_some(headers.as_slice()),
     }
 }
 

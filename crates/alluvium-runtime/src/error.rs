@@ -122,9 +122,11 @@ impl Classified for Error {
                  table has"
             }
             Self::NotApproved { .. } => {
-                "add them with ALTER TABLE … ADD COLUMNS, or set `evolve = \"add\"` in [schema] for one run"
+                "`alluvium schema approve FILE` adds them to the table; `alluvium schema diff FILE` shows them first"
             }
-            Self::Grow(_) => "declare the new fields, or set `evolve = \"add\"` or `\"none\"` in [schema]",
+            Self::Grow(_) => {
+                "declare the new fields, add them with `alluvium schema approve FILE`, or set `evolve = \"add\"` or `\"none\"` in [schema]"
+            }
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
             Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",
             Self::TakenColumn { .. } => "give the metadata column another name in [sink.metadata]",

@@ -93,6 +93,17 @@ impl Planner {
         Ok(())
     }
 
+    /// Whether others gave the table columns, or fields of structs, that the plan was made without.
+    pub fn is_behind(&self, table: &Schema) -> bool {
+        let current = lock(&self.current).clone();
+        if current.table.as_deref() == Some(table) {
+            return false;
+        }
+        let known = [Some(current.layout.schema()), current.table.as_ref()];
+        let is_known = |field: &Arc<Field>| known.iter().flatten().any(|schema| has_all_of(schema, field));
+        !table.fields().iter().all(is_known)
+    }
+
     /// Whether the columns are still to be inferred from a first batch.
     pub fn needs_sample(&self) -> bool {
         !self.layout().plan().is_settled()
@@ -225,13 +236,7 @@ impl Base {
         if self.options.evolve != Evolve::Approve {
             return Ok(());
         }
-        let there = |field: &&Arc<Field>| {
-            let found = table.fields().iter().find(|there| there.name().eq_ignore_ascii_case(field.name()));
-            let found = found.and_then(|found| DataType::from_arrow(found.data_type()));
-            let wanted = DataType::from_arrow(field.data_type());
-            found.zip(wanted).is_some_and(|(found, wanted)| holds(&found, &wanted))
-        };
-        let columns: Vec<_> = layout.schema().fields().iter().filter(|field| !there(field)).collect();
+        let columns: Vec<_> = layout.schema().fields().iter().filter(|field| !has_all_of(table, field)).collect();
         if columns.is_empty() {
             return Ok(());
         }
@@ -324,6 +329,13 @@ impl Base {
         }
         Ok(())
     }
+}
+
+/// Whether a column of that name is there, and has all fields of this one's type.
+fn has_all_of(schema: &Schema, field: &Field) -> bool {
+    let found = schema.fields().iter().find(|there| there.name().eq_ignore_ascii_case(field.name()));
+    let found = found.and_then(|found| DataType::from_arrow(found.data_type()));
+    found.zip(DataType::from_arrow(field.data_type())).is_some_and(|(found, wanted)| holds(&found, &wanted))
 }
 
 /// Whether a column of the table has all fields of a type that is to go into it.

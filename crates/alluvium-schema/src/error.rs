@@ -12,7 +12,7 @@ pub enum PlanError {
     NameEmpty,
     #[error("column '{column}' is there twice, as '{other}' (names are not case-sensitive)")]
     NameTwice { column: String, other: String },
-    #[error("column '{column}' has the name of the metadata column '{reserved}'")]
+    #[error("column '{column}' has the name of the pipeline's own column '{reserved}'")]
     NameReserved { column: String, reserved: String },
     #[error("column '{column}' reads an empty path")]
     PathEmpty { column: String },
@@ -69,7 +69,9 @@ impl Classified for PlanError {
                 "give the column a plain name, and name the record's field with 'from'".to_owned()
             }
             Self::NameTwice { .. } => "rename one of them".to_owned(),
-            Self::NameReserved { .. } => "rename the column, or the metadata column".to_owned(),
+            Self::NameReserved { .. } => {
+                "rename it: metadata and what column plugins add have names of their own".to_owned()
+            }
             Self::PathEmpty { .. } => "name the record's field that the column is made from".to_owned(),
             Self::PathForeign { .. } => "declare the column".to_owned(),
             Self::PathOverlap { .. } => "read each value by one column: the whole, or its parts".to_owned(),
@@ -110,7 +112,7 @@ impl Classified for GrowError {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("add the columns, or set evolve to \"add\" or \"none\"".to_owned())
+        Some("add the columns with `alluvium schema approve`, or set evolve to \"add\" or \"none\"".to_owned())
     }
 }
 

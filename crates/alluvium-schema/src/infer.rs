@@ -99,7 +99,7 @@ fn new_column(name: &str, shape: &Shape, room: usize) -> Option<Column> {
 /// Longer names become no columns: they are bytes of a record, which every commit would repeat.
 const MAX_NAME: usize = 255;
 
-fn can_be_named(name: &str) -> bool {
+pub(crate) fn can_be_named(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && forbidden(name).is_none()
 }
 

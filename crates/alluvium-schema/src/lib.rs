@@ -24,9 +24,12 @@
 //! assert_eq!((decoded.batch.num_rows(), decoded.batch.num_columns()), (2, 3));
 //! ```
 //!
+//! [`additions`] tells what a plan would add to a table, and [`Rescued`] what is kept in a rescued column and why.
+//!
 //! This crate is pure: no clock, files, network, environment. What a record becomes depends on the
 //! record and the plan alone.
 
+mod additions;
 mod decode;
 mod error;
 mod infer;
@@ -34,10 +37,13 @@ mod json;
 pub mod path;
 mod plan;
 mod rescue;
+mod rescued;
 mod shape;
 
+pub use additions::{Addition, additions, select};
 pub use alluvium_core::{Coercion, Derivation, Evolve, OnConflict};
 pub use decode::{Decoded, Decoder, Reject, Stop};
 pub use error::{DecodeError, GrowError, PlanError};
 pub use plan::{COERCIONS, Column, ColumnSpec, Plan, PlanOptions};
+pub use rescued::{Rescued, RescuedField, Why};
 pub use shape::{Kind, Shape};

@@ -18,6 +18,21 @@ pub enum Kind {
     List,
 }
 
+impl Kind {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Fraction => "fraction",
+            Self::String => "string",
+            Self::Object => "object",
+            Self::List => "list",
+        }
+    }
+}
+
 /// The kinds of values seen at a path, and at the paths below: fields of objects and elements of
 /// lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

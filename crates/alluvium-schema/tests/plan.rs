@@ -80,8 +80,8 @@ fn all_that_is_wrong_is_told_at_once() {
             "column 'a b': Delta cannot hold a name with ' '",
             "a column's name is empty",
             "column 'X' is there twice, as 'x' (names are not case-sensitive)",
-            "column '_Kafka' has the name of the metadata column '_kafka'",
-            "column '_rescued' has the name of the metadata column '_rescued'",
+            "column '_Kafka' has the name of the pipeline's own column '_kafka'",
+            "column '_rescued' has the name of the pipeline's own column '_rescued'",
             "column 'empty' reads an empty path",
             "column 'm' is a map with keys of type int, but keys of JSON objects are strings",
             "column 's.a;b': Delta cannot hold a name with ';'",
@@ -272,7 +272,7 @@ fn plugins_declare_what_they_read() {
         error(&plan, "Customer", "int"),
         "a plugin reads Customer, but the plan has 'customer' (keys of records are case-sensitive, columns are not)"
     );
-    assert_eq!(error(&plan, "_kafka", "int"), "column '_kafka' has the name of the metadata column '_kafka'");
+    assert_eq!(error(&plan, "_kafka", "int"), "column '_kafka' has the name of the pipeline's own column '_kafka'");
     assert_eq!(error(&plan, "customer.a b", "int"), "column 'customer.a b': Delta cannot hold a name with ' '");
     assert_eq!(
         error(&plan, "m", "map<int,int>"),

@@ -267,6 +267,7 @@ async fn positions_alone_can_be_committed<S: Subject>(subject: S) {
 
 async fn a_table_grows_with_its_rows<S: Subject>(subject: S) {
     let table = subject.open().await;
+    assert_eq!(table.known_schema(), None);
     lands(&table, flush_of(&table, &schema(&[("name", "string"), ("deep", "struct<a:int>")]), &[(0, 0, 1)], &[])).await;
     let wider = schema(&[("name", "string"), ("deep", "struct<a:int,b:string>"), ("more", "bigint")]);
     lands(&table, flush_of(&table, &wider, &[(0, 1, 2)], &[])).await;
@@ -274,6 +275,8 @@ async fn a_table_grows_with_its_rows<S: Subject>(subject: S) {
     let other = subject.open().await;
     lands(&other, flush(&other, &[(0, 2, 3)])).await;
     let found = other.load().await.unwrap().schema.unwrap();
+    // Whoever commits has seen what others added, and knows it without asking again.
+    assert_eq!((table.known_schema(), other.known_schema()), (Some(found.clone()), Some(found.clone())));
     let type_of =
         |name: &str| DataType::from_arrow(found.field_with_name(name).unwrap().data_type()).unwrap().to_string();
     assert_eq!(["name", "deep", "more"].map(type_of), ["string", "struct<a:int,b:string>", "bigint"]);

@@ -30,6 +30,8 @@ pub enum Command {
     Verify(Verify),
     /// Look at records that were rejected, and run them through the present plugins again.
     DeadLetters(DeadLetters),
+    /// See how records become columns, what a table would grow by, and why values were rescued.
+    Schema(Schema),
     /// Start an in-memory Kafka for trying things; it ends with this command.
     Sandbox(Sandbox),
     /// See it all in a minute: a sandbox, a plugin, a table, kills, the proof.
@@ -163,6 +165,73 @@ pub struct WhichLetters {
     /// The beginning of the digest of the plugin that rejected them.
     #[arg(long, value_name = "DIGEST")]
     pub plugin: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Schema {
+    #[command(subcommand)]
+    pub action: SchemaAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SchemaAction {
+    /// Print the mapping plan over the table as it is.
+    Show(ShowSchema),
+    /// Print what the next commit would add to the table, and what waits for approval. Changes nothing.
+    Diff(DiffSchema),
+    /// Add to the table what was held back: a commit of its own in the table's log.
+    Approve(ApproveSchema),
+    /// Tell which fields are in the rescued column, how often, why, and what to do.
+    Explain(ExplainSchema),
+}
+
+/// Records to look at, besides what the table holds.
+#[derive(Debug, Default, Args)]
+pub struct Look {
+    /// Records of a file, one a line.
+    #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
+    /// How many of the topic's next records to look at; 0 asks no broker.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub sample: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowSchema {
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub look: Look,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffSchema {
+    pub file: PathBuf,
+    /// By default 10,000 of the topic's next records.
+    #[command(flatten)]
+    pub look: Look,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApproveSchema {
+    pub file: PathBuf,
+    /// What to approve, as `alluvium schema diff` spells it; all of it by default.
+    #[arg(value_name = "COLUMN")]
+    pub columns: Vec<String>,
+    #[command(flatten)]
+    pub look: Look,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainSchema {
+    pub file: PathBuf,
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod failure;
+mod growth;
 mod load;
 mod local;
 pub mod orders;

@@ -7,7 +7,11 @@ use alluvium_core::seam::TableState;
 use alluvium_core::{Chunk, Hook, Partition, Records, Span};
 use alluvium_runtime::{Planner, Processed, Stages};
 use alluvium_schema::Shape;
+use std::path::Path;
 use std::sync::Arc;
+
+/// Records of one chunk, as when they come from Kafka.
+pub const CHUNK: usize = 1000;
 
 /// A pipeline's stages over a table's state.
 pub struct Local {
@@ -30,16 +34,36 @@ impl Local {
         if !self.planner.needs_sample() {
             return Ok(());
         }
+        let shape = self.shape(chunks)?;
+        self.planner.learn(&shape).map_err(|error| Failure::classified(&error))
+    }
+
+    /// What the records look like after the record plugins.
+    pub fn shape(&mut self, chunks: &[Chunk]) -> Result<Shape, Failure> {
         let mut shape = Shape::default();
         for chunk in chunks {
             self.stages.observe(chunk, &mut shape).map_err(|error| Failure::classified(&error))?;
         }
-        self.planner.learn(&shape).map_err(|error| Failure::classified(&error))
+        Ok(shape)
     }
 
     pub fn process(&mut self, chunk: &Chunk) -> Result<Processed, Failure> {
         self.stages.process(chunk).map_err(|error| Failure::classified(&error))
     }
+}
+
+/// The records of a file: one a line; an empty line is a record too, but not the end of the last line.
+pub fn chunks_of(file: &Path) -> Result<Vec<Chunk>, Failure> {
+    let bytes =
+        std::fs::read(file).map_err(|error| Failure::input(format!("{} cannot be read: {error}", file.display())))?;
+    let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let lines: Vec<&[u8]> =
+        text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
+    let numbered = lines.chunks(CHUNK).enumerate();
+    numbered.map(|(number, lines)| chunk((number * CHUNK) as i64, lines.iter().copied())).collect()
 }
 
 /// A chunk of partition 0 from `offset` on.

@@ -131,7 +131,16 @@ impl<S: Source, T: Table> Driver<S, T> {
         self.hook.before(Edge::Offsets);
         self.source.publish(&positions);
         self.hook.after(Edge::Offsets);
-        if self.resetting { self.restart().await } else { Ok(()) }
+        if self.resetting {
+            return self.restart().await;
+        }
+        // A column that the owner has approved, or that another process added, is filled from here on.
+        let is_behind = |schema: arrow_schema::SchemaRef| self.planner.is_behind(&schema);
+        if self.leaving.is_none() && self.table.known_schema().is_some_and(is_behind) {
+            tracing::info!(pipeline = %self.pipeline.id, "the table has new columns: it is planned anew, and read on from its positions");
+            return self.reset().await;
+        }
+        Ok(())
     }
 }
 

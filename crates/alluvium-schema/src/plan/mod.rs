@@ -22,7 +22,8 @@ pub struct PlanOptions {
     pub max_columns: usize,
     /// Name of the rescued column.
     pub rescued: String,
-    /// Names of metadata columns: no field of a record becomes a column of that name.
+    /// Names of the pipeline's own columns, metadata and what column plugins add: no field of a record
+    /// becomes a column of that name.
     pub reserved: Vec<String>,
     /// Paths, through objects only, of fields that are left out: no columns, and not rescued either.
     pub drops: Vec<Vec<String>>,

@@ -14,6 +14,7 @@ impl Plan {
     /// that the other has not, and the column gets them all. The columns that only the table has
     /// become columns of an inferred plan, in the table's order and rescuing; those of a declared
     /// plan stay null until the owner declares them or, with `evolve = "add"`, a record has them.
+    /// With `evolve = "approve"` to have them in the table is to have approved them.
     /// Names match without regard to case, and the plan takes the table's spelling.
     pub fn with_table(mut self, table: &Schema) -> Result<Self, Vec<PlanError>> {
         let mut errors = Vec::new();
@@ -32,7 +33,7 @@ impl Plan {
             if let Some(at) = self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
                 in_table.push(at);
                 errors.extend(self.columns.get_mut(at).and_then(|column| column.adopt(found).err()));
-            } else if self.origin != Origin::Inferred || self.drops.contains(&found.path) {
+            } else if self.drops.contains(&found.path) || !(self.origin == Origin::Inferred || self.approves(&found)) {
                 self.undeclared.push(found);
             } else {
                 in_table.push(self.columns.len());
@@ -47,6 +48,12 @@ impl Plan {
             self.hold_back(table);
         }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Whether a column of the table is the owner's word for the field of its name, which no other column reads.
+    fn approves(&self, column: &Column) -> bool {
+        let is_read = self.columns.iter().any(|other| other.path.first() == column.path.first());
+        self.evolve == Evolve::Approve && !is_read
     }
 
     /// Leaves out what the table does not have.

@@ -331,6 +331,10 @@ impl Table for SimTable {
         Ok(TableState { schema: rows.schema.clone(), partition_by: Vec::new(), positions, topic_id: None })
     }
 
+    fn known_schema(&self) -> Option<SchemaRef> {
+        self.rows.try_lock().ok()?.schema.clone()
+    }
+
     fn writer(&self, _schema: SchemaRef) -> Result<SimWriter, SimError> {
         Ok(SimWriter { batches: Vec::new() })
     }

@@ -3,10 +3,10 @@
 mod check;
 mod dead_letters;
 mod demo;
-
 mod position;
 mod run;
 mod sandbox;
+mod schema;
 mod test;
 mod try_records;
 mod verify;
@@ -25,6 +25,7 @@ pub fn run(arguments: Arguments, hook: Hook) -> Result<(), Failure> {
         Command::Position(position) => block_on(position::position(position)),
         Command::Verify(verify) => block_on(verify::verify(verify)),
         Command::DeadLetters(letters) => block_on(dead_letters::dead_letters(letters, hook)),
+        Command::Schema(schema) => block_on(schema::schema(schema)),
         Command::Sandbox(sandbox) => block_on(sandbox::sandbox(sandbox)),
         Command::Demo(demo) => block_on(demo::demo(demo)),
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::load::Loaded;
-use crate::local::{Local, chunk};
+use crate::local::{CHUNK, Local, chunks_of};
 use crate::{cli, load, output, rows};
 use alluvium_core::seam::{Flush, Outcome, RowWriter, Table};
 use alluvium_core::{Chunk, CommitInfo, CommitKind, Counts, DeadLetter, Partition, PartitionProgress, Span};
@@ -12,8 +12,6 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Records of one chunk, as when they come from Kafka.
-const CHUNK: usize = 1000;
 /// Records that the columns are inferred from, as when they come from Kafka.
 const SAMPLE: usize = 10_000;
 
@@ -35,9 +33,7 @@ struct Rejected {
 
 pub async fn try_records(arguments: cli::Try) -> Result<(), Failure> {
     let loaded = load::load(&arguments.file, &load::host()?)?;
-    let bytes = std::fs::read(&arguments.records)
-        .map_err(|error| Failure::input(format!("{} cannot be read: {error}", arguments.records.display())))?;
-    let chunks = chunks(&bytes)?;
+    let chunks = chunks_of(&arguments.records)?;
     let sink = match &arguments.table {
         Some(table) => Some(open(&loaded, table).await?),
         None => None,
@@ -65,18 +61,6 @@ pub async fn try_records(arguments: cli::Try) -> Result<(), Failure> {
         print(&summary, arguments.table.as_deref());
     }
     Ok(())
-}
-
-/// One record a line; an empty line is a record too, but not the end of the last line.
-fn chunks(bytes: &[u8]) -> Result<Vec<Chunk>, Failure> {
-    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let lines: Vec<&[u8]> =
-        text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
-    let numbered = lines.chunks(CHUNK).enumerate();
-    numbered.map(|(number, lines)| chunk((number * CHUNK) as i64, lines.iter().copied())).collect()
 }
 
 async fn open(loaded: &Loaded, table: &Path) -> Result<DeltaSink, Failure> {

@@ -1,0 +1,210 @@
+//! `alluvium schema`: what is planned, what would grow, what was rescued, and approval.
+
+use crate::mapping::{columns, mapped, options, rows, send, workbench};
+use alluvium_tests::Workbench;
+use alluvium_tests::process::Signal;
+use alluvium_tests::workbench::PATIENCE;
+use serde_json::{Value, json};
+
+/// What a command prints as JSON.
+fn told(bench: &Workbench, arguments: &[&str]) -> Value {
+    let all = [&["schema"], arguments, &["--json"]].concat();
+    bench.alluvium("schema", &all, &[]).done(PATIENCE)
+}
+
+/// What a command prints for people.
+fn printed(bench: &Workbench, arguments: &[&str]) -> String {
+    let mut process = bench.alluvium("schema", &[&["schema"], arguments].concat(), &[]);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    process.out()
+}
+
+fn refused(bench: &Workbench, arguments: &[&str]) -> String {
+    let mut process = bench.alluvium("schema", &[&["schema"], arguments].concat(), &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(2), "{}", process.err());
+    process.err()
+}
+
+fn entries(bench: &Workbench) -> usize {
+    let log = std::fs::read_dir(bench.dir().join("pipeline/_delta_log"));
+    log.map_or(0, |log| {
+        log.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "json")).count()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_next_commit_adds_is_told_before_it_does() {
+    let (_sandbox, bench) = workbench("");
+    send(&bench, &[json!({"id": 1, "customer": {"email": "a@b.c"}})]).await;
+    let before = told(&bench, &["diff", "pipeline.toml"]);
+    let kafka = json!({"path": "_kafka", "type": "struct<partition:int,offset:bigint,timestamp:timestamp>"});
+    let rescued = json!({"path": "_rescued", "type": "string"});
+    let first = [json!({"path": "customer", "type": "struct<email:string>"}), json!({"path": "id", "type": "bigint"})];
+    let all = [first.as_slice(), &[rescued, kafka]].concat();
+    assert_eq!((&before["records"], &before["adds"]), (&json!(1), &json!(all)), "{before:#}");
+    assert_eq!(entries(&bench), 0, "a diff makes no table");
+    bench.run_to_end("first");
+    let added: Vec<Value> =
+        all.iter().map(|c| json!(format!("{} {}", c["path"].as_str().unwrap(), c["type"].as_str().unwrap()))).collect();
+    assert_eq!(json!(columns(&bench).await), json!(added), "the first commit did what was told");
+    send(&bench, &[json!({"id": 2, "customer": {"tier": 1}, "note": "n"})]).await;
+    let text = printed(&bench, &["diff", "pipeline.toml"]);
+    assert_eq!(text, "the next commit adds\n  + customer.tier bigint\n  + note string\n");
+    assert_eq!(told(&bench, &["diff", "pipeline.toml", "--sample", "0"])["adds"], json!([]));
+    let file = bench.dir().join("records.ndjson");
+    std::fs::write(&file, "{\"other\":true}\n").unwrap();
+    let other = told(&bench, &["diff", "pipeline.toml", "--records", file.to_str().unwrap()]);
+    assert_eq!(other["adds"], json!([{"path": "other", "type": "boolean"}]));
+    // The records are still there for the run, which does as it was told.
+    bench.run_to_end("second");
+    assert!(columns(&bench).await.contains(&"customer struct<email:string,tier:bigint>".to_owned()));
+    assert_eq!(printed(&bench, &["diff", "pipeline.toml"]), "the next commit adds no columns\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_approved_becomes_a_column_of_a_running_pipeline() {
+    let (_sandbox, bench) = workbench("evolve = \"approve\"\n");
+    send(&bench, &[json!({"id": 1, "customer": {"email": "a"}})]).await;
+    let mut process = bench.run("run", &[], &[]);
+    bench.wait_for("pipeline", 1).await;
+    let before = columns(&bench).await;
+    send(&bench, &[json!({"id": 2, "note": "n", "customer": {"tier": 1}, "x y": 1})]).await;
+    bench.wait_for("pipeline", 2).await;
+    let held = json!([{"path": "customer.tier", "type": "bigint"}, {"path": "note", "type": "string"}]);
+    let diff = told(&bench, &["diff", "pipeline.toml"]);
+    assert_eq!((&diff["adds"], &diff["held"]), (&json!([]), &held), "{diff:#}");
+    let text = printed(&bench, &["diff", "pipeline.toml"]);
+    assert!(
+        text.contains("held back; `alluvium schema approve pipeline.toml` adds\n  + customer.tier bigint\n"),
+        "{text}"
+    );
+    let error = refused(&bench, &["approve", "pipeline.toml", "notes"]);
+    assert!(error.contains("notes does not wait for approval") && error.contains("customer.tier, note"), "{error}");
+    assert_eq!(columns(&bench).await, before);
+
+    // One of the two, then the other.
+    let approved = told(&bench, &["approve", "pipeline.toml", "note"]);
+    assert_eq!(approved["added"], json!([{"path": "note", "type": "string"}]), "{approved:#}");
+    let version = approved["version"].as_u64().unwrap();
+    let entry = bench.dir().join(format!("pipeline/_delta_log/{version:020}.json"));
+    let entry = std::fs::read_to_string(entry).unwrap();
+    assert!(entry.contains("\"operation\":\"ADD COLUMNS\"") && entry.contains("\"kind\":\"schema\""), "{entry}");
+    let mut next = 2;
+    for at in 0..20 {
+        // The process finds out with its next commit, and fills the column from then on.
+        send(&bench, &[json!({"id": 10 + at, "note": "filled"})]).await;
+        next += 1;
+        bench.wait_for("pipeline", next).await;
+        if rows(&bench, &["note"]).await.last().unwrap()[0] == "filled" {
+            break;
+        }
+    }
+    assert_eq!(rows(&bench, &["note", "_rescued"]).await.last().unwrap(), &[json!("filled"), json!(null)]);
+    assert!(process.err().contains("the table has new columns"), "{}", process.err());
+    let approved = told(&bench, &["approve", "pipeline.toml"]);
+    assert_eq!(approved["added"], json!([{"path": "customer.tier", "type": "bigint"}]), "{approved:#}");
+    assert_eq!(told(&bench, &["approve", "pipeline.toml"])["version"], json!(null), "twice changes nothing");
+    for _ in 0..2 {
+        send(&bench, &[json!({"id": 99, "customer": {"tier": 7}, "new": 1})]).await;
+        next += 1;
+        bench.wait_for("pipeline", next).await;
+    }
+    let last = rows(&bench, &["customer", "_rescued"]).await.pop().unwrap();
+    assert_eq!(last, [json!({"email": null, "tier": 7}), json!(r#"{"new":1}"#)]);
+    process.signal(Signal::SIGTERM);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    let proof = bench.alluvium("verify", &["verify", "--scan", "--json", "pipeline.toml"], &[]).done(PATIENCE);
+    assert_eq!(proof["log"]["partitions"][0]["read"], json!(next), "{proof:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_rescued_is_explained() {
+    let (_sandbox, mut bench) = workbench("evolve = \"none\"\n");
+    send(&bench, &[json!({"id": 1, "price": 1.5, "s": {"x": 1}})]).await;
+    bench.run_to_end("first");
+    let second = [
+        json!({"id": "x\u{1b}[31m", "price": 2.5}),
+        json!({"id": 3, "price": "n/a", "s": {"y": [1]}, "ID": 4}),
+        json!({"id": 4, "price": "none", "note": "n"}),
+    ];
+    send(&bench, &second).await;
+    bench.run_to_end("second");
+    let explained = told(&bench, &["explain", "pipeline.toml"]);
+    let fields = explained["fields"].as_array().unwrap();
+    let short = |field: &Value| (field["path"].clone(), field["rows"].clone(), field["why"].clone());
+    let found: Vec<_> = fields.iter().map(short).collect();
+    let expected =
+        [("price", 2, "type"), ("ID", 1, "case"), ("id", 1, "type"), ("note", 1, "not-added"), ("s.y", 1, "not-added")];
+    assert_eq!(found, expected.map(|(path, rows, why)| (json!(path), json!(rows), json!(why))), "{explained:#}");
+    assert_eq!((&explained["rows"], &fields[0]["kinds"]), (&json!(3), &json!({"string": 2})));
+    assert_eq!((&fields[0]["example"], &fields[0]["offset"]), (&json!("\"n/a\""), &json!(2)));
+    let text = printed(&bench, &["explain", "pipeline.toml"]);
+    assert!(text.contains("_rescued has values of 3 rows") && text.contains("(0:2)"), "{text}");
+    assert!(
+        text.contains("`alluvium schema approve pipeline.toml s.y` makes it a column of type array<bigint>"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "records do not steer the terminal: {text:?}");
+    // With a declared column beside it, the old values have a place, and that is told.
+    bench.rewrite(&options("evolve = \"add\"\n"));
+    told(&bench, &["approve", "pipeline.toml", "note"]);
+    let explained = told(&bench, &["explain", "pipeline.toml"]);
+    let note = explained["fields"].as_array().unwrap().iter().find(|field| field["path"] == "note").unwrap().clone();
+    assert_eq!((&note["why"], &note["older"]), (&json!("older"), &json!(1)), "{note:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_is_shown_with_all_that_is_written_besides() {
+    let (_sandbox, mut bench) = workbench("");
+    let text = printed(&bench, &["show", "pipeline.toml"]);
+    assert!(text.starts_with("the columns come with the first records"), "{text}");
+    send(&bench, &[json!({"id": 1, "amount": "19.90", "event_time": "2026-03-01T00:30:00Z", "debug": 1})]).await;
+    let text = printed(&bench, &["show", "pipeline.toml", "--sample", "10"]);
+    assert!(text.contains("amount      string  from amount, else rescued"), "{text}");
+    assert!(text.ends_with("besides: _kafka struct<partition:int,offset:bigint,timestamp:timestamp>\n"), "{text}");
+    // A plugin is asked about the topic's records.
+    bench.rewrite(&options(&mapped("{}", "evolve = \"approve\"\n")));
+    let shown = told(&bench, &["show", "pipeline.toml"]);
+    let columns: Vec<_> = shown["columns"].as_array().unwrap().iter().map(|column| column["path"].clone()).collect();
+    assert_eq!(columns, ["order_id", "amount", "event_time", "order_date", "_rescued", "_kafka"], "{shown:#}");
+    assert_eq!(
+        (&shown["plan"]["origin"], &shown["plan"]["drops"]),
+        (&json!("mapped"), &json!([["debug"]])),
+        "{shown:#}"
+    );
+    // Without a record it has nothing to decide on.
+    let error = refused(&bench, &["diff", "pipeline.toml", "--sample", "0"]);
+    assert!(error.contains("a plugin decides on the columns") && error.contains("--records"), "{error}");
+    // Nothing can be approved of a table that is not there.
+    let error = refused(&bench, &["approve", "pipeline.toml"]);
+    assert!(error.contains("there is no table in"), "{error}");
+}
+
+/// A pipeline that declares a column which the table has not, and whose owner approves of growth.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn declared_columns_wait_for_approval_too() {
+    let declared = |more: &str| {
+        format!(
+            "evolve = \"approve\"\n[[schema.column]]\nname = \"order_id\"\ntype = \"bigint\"\nfrom = \"id\"\n{more}"
+        )
+    };
+    let (_sandbox, mut bench) = workbench(&declared(""));
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    bench.rewrite(&options(&declared(
+        "[[schema.column]]\nname = \"total\"\ntype = \"decimal(10,2)\"\nfrom = \"amount\"\n",
+    )));
+    send(&bench, &[json!({"id": 2, "amount": 1.25, "note": "n"})]).await;
+    bench.run_to_end("second");
+    assert_eq!(rows(&bench, &["order_id", "_rescued"]).await[1], [json!(2), json!(r#"{"amount":1.25,"note":"n"}"#)]);
+    let diff = told(&bench, &["diff", "pipeline.toml"]);
+    let held = json!([{"path": "total", "type": "decimal(10,2)"}, {"path": "note", "type": "string"}]);
+    assert_eq!(diff["held"], held, "{diff:#}");
+    told(&bench, &["approve", "pipeline.toml"]);
+    send(&bench, &[json!({"id": 3, "amount": 2.5, "note": "m"})]).await;
+    bench.run_to_end("third");
+    assert_eq!(
+        rows(&bench, &["order_id", "total", "note", "_rescued"]).await[2],
+        [json!(3), json!("2.50"), json!("m"), json!(null)]
+    );
+}
