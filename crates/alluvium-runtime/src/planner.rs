@@ -464,6 +464,25 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_others_are_noticed_and_own_ones_are_none() {
+        let (deep, rescued) = (("s", "struct<x:int>"), ("_rescued", "string"));
+        let planner =
+            Planner::new(&pipeline(""), &Plugins::default(), &table(&[("id", "bigint"), deep, KAFKA])).unwrap();
+        planner.grow(&shape(r#"{"own":1}"#)).unwrap();
+        let is_behind = |table: &TableState| planner.is_behind(table.schema.as_ref().unwrap());
+        // Columns of the table, of the layout, of both.
+        for known in [vec![("id", "bigint")], vec![("own", "bigint"), rescued], vec![("own", "bigint"), deep, KAFKA]] {
+            assert!(!is_behind(&table(&known)), "{known:?}");
+        }
+        for other in [("note", "string"), ("t", "struct<y:int>"), ("s", "struct<x:int,y:int>")] {
+            let table = table(&[("id", "bigint"), KAFKA, other]);
+            assert!(is_behind(&table), "{other:?}");
+            planner.reload(&table).unwrap();
+            assert!(!is_behind(&table), "{other:?}");
+        }
+    }
+
+    #[test]
     fn where_growth_is_approved_the_table_may_have_more_but_not_less() {
         let row = ("_kafka", "struct<partition:int,offset:bigint,timestamp:timestamp,row:int>");
         let approve = pipeline("evolve = \"approve\"");

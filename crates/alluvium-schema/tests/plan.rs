@@ -225,6 +225,22 @@ fn a_declared_plan_must_agree_with_its_table() {
     assert_eq!(grown.columns()[2].on_conflict, OnConflict::Rescue);
 }
 
+/// With `evolve = "approve"` whoever adds a column to the table approves it, for declared columns too.
+#[test]
+fn a_column_of_the_table_is_approved() {
+    let columns = || vec![ColumnSpec { from: Some(path("id")), ..column("order_id", "bigint") }, column("held", "int")];
+    let table = table(&[("order_id", "bigint"), ("id", "string"), ("note", "string"), ("gone", "int")]);
+    let over = |evolve| {
+        let options = PlanOptions { evolve, drops: vec![path("gone")], ..PlanOptions::default() };
+        Plan::declared(columns(), options).unwrap().with_table(&table).unwrap()
+    };
+    // What is approved is read from the field of its name, unless another column reads that or it is dropped.
+    assert_eq!(text(&over(Evolve::Approve)), "order_id bigint, note string");
+    assert_eq!(text(&over(Evolve::Add)), "order_id bigint, held int");
+    let grown = over(Evolve::Add).grow(&observed(&[r#"{"note":"n","id":1}"#])).unwrap().unwrap();
+    assert_eq!(text(&grown), "order_id bigint, held int, note string");
+}
+
 #[test]
 fn growth_beside_picked_fields_is_rescued() {
     let columns = vec![ColumnSpec { from: Some(path("o.p")), ..column("p", "bigint") }];
