@@ -191,7 +191,8 @@ pub struct Look {
     /// Records of a file, one a line.
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
-    /// How many of the topic's next records to look at; 0 asks no broker.
+    /// How many of the topic's next records to look at; 0 asks no broker. By default 10,000 for a diff and
+    /// where a plugin decides on the mapping, 0 otherwise.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub sample: Option<u32>,
 }
@@ -208,7 +209,6 @@ pub struct ShowSchema {
 #[derive(Debug, Args)]
 pub struct DiffSchema {
     pub file: PathBuf,
-    /// By default 10,000 of the topic's next records.
     #[command(flatten)]
     pub look: Look,
     #[arg(long)]

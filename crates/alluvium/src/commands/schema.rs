@@ -68,12 +68,15 @@ async fn show(arguments: ShowSchema) -> Result<(), Failure> {
     if !plan.is_settled() {
         output::line("the columns come with the first records; to see what they would be: --sample 10000");
     }
-    plan.to_string().lines().for_each(|line| output::line(escape(line.as_bytes())));
     let is_planned =
         |column: &&Addition| plan.columns().iter().any(|planned| Some(&planned.name) == column.path.first());
+    let text = plan.to_string();
+    let (planned, others) = text.rsplit_once('\n').unwrap_or(("", &text));
+    planned.lines().for_each(|line| output::line(escape(line.as_bytes())));
     for column in all.iter().filter(|column| !is_planned(column)) {
         output::line(escape(format!("besides: {column}").as_bytes()));
     }
+    output::line(escape(others.as_bytes()));
     Ok(())
 }
 
@@ -236,10 +239,12 @@ async fn explain(arguments: ExplainSchema) -> Result<(), Failure> {
     let outlook = Outlook::new(&arguments.file, &Look::default(), 0).await?;
     let layout = outlook.layout()?;
     let rescued = outlook.rescued(layout.plan()).await?;
-    let explain = |(path, field, why): (&[String], &RescuedField, Why)| explained(&arguments.file, path, field, &why);
+    let column = layout.plan().rescued().to_owned();
+    let explain =
+        |(path, field, why): (&[String], &RescuedField, Why)| explained(&arguments.file, &column, path, field, &why);
     let mut fields: Vec<ExplainedField> = rescued.fields().map(explain).collect();
     fields.sort_by_key(|field| std::cmp::Reverse(field.rows - field.older));
-    let (column, rows, others) = (layout.plan().rescued().to_owned(), rescued.rows(), rescued.others());
+    let (rows, others) = (rescued.rows(), rescued.others());
     if arguments.json {
         let pipeline = outlook.loaded.pipeline.id.to_string();
         output::json(&Explained { pipeline, column, rows, fields, others });
@@ -260,28 +265,25 @@ async fn explain(arguments: ExplainSchema) -> Result<(), Failure> {
     Ok(())
 }
 
-fn explained(file: &Path, at: &[String], field: &RescuedField, why: &Why) -> ExplainedField {
+fn explained(file: &Path, rescued: &str, at: &[String], field: &RescuedField, why: &Why) -> ExplainedField {
     let name = path::join(at);
     let file = file.display();
+    let in_rescued = format!("get_json_object({rescued}, '{}')", json_path(at));
     let approve = |data_type: &DataType| {
         format!("`alluvium schema approve {file} {name}` makes it a column of type {data_type}; new records fill it")
     };
-    let declare = || format!("declare a column for it: [[schema.column]] with from = {name:?} and a name of its own");
+    let declare = || match at.len() {
+        1 => format!("declare a column of another name for it: [[schema.column]] with from = {name:?}"),
+        // A column of its own would take the other fields of the object out of theirs.
+        _ => format!("change it in a plugin, or read it as {in_rescued}"),
+    };
     let (code, message, hint) = match why {
         Why::Older => (
             "older",
             "the column came later".to_owned(),
-            format!(
-                "fill old rows with your engine: UPDATE … SET … WHERE get_json_object(_rescued, '$.{name}') IS NOT NULL"
-            ),
+            format!("fill old rows with your engine: UPDATE … SET … WHERE {in_rescued} IS NOT NULL"),
         ),
-        Why::Type(data_type) => (
-            "type",
-            format!("not of the type {data_type} that the column has"),
-            format!(
-                "declare a column of another type beside it, or a coercion: [[schema.column]] with from = {name:?}"
-            ),
-        ),
+        Why::Type(data_type) => ("type", format!("not of the type {data_type} that the column has"), declare()),
         Why::Object => {
             ("object", "columns are made of what is inside an object here, and this is none".to_owned(), declare())
         }
@@ -296,7 +298,7 @@ fn explained(file: &Path, at: &[String], field: &RescuedField, why: &Why) -> Exp
         }
         Why::Case(taken) => (
             "case",
-            format!("the name differs from {taken} only in case, or is that of alluvium's own column"),
+            format!("the name differs from {taken} only in case, or is that of the pipeline's own column"),
             declare(),
         ),
         Why::Name => ("name", "no column can have this name".to_owned(), declare()),
@@ -305,9 +307,11 @@ fn explained(file: &Path, at: &[String], field: &RescuedField, why: &Why) -> Exp
             "new, and the table has as many columns as max_columns allows".to_owned(),
             "raise max_columns in [schema], or leave fields out: drop = [\"…\"]".to_owned(),
         ),
-        Why::Beside => {
-            ("beside", "columns are declared for other fields of its object, and none for it".to_owned(), declare())
-        }
+        Why::Beside => (
+            "beside",
+            "columns are declared for other fields of its object, and none for it".to_owned(),
+            format!("declare a column for it: [[schema.column]] with from = {name:?}"),
+        ),
         Why::Untyped => (
             "untyped",
             "no value says of which type it is".to_owned(),
@@ -327,4 +331,11 @@ fn explained(file: &Path, at: &[String], field: &RescuedField, why: &Why) -> Exp
         partition: place.map(|(partition, _)| partition.0),
         offset: place.map(|(_, offset)| offset),
     }
+}
+
+/// A path as Spark's and DuckDB's functions on JSON text take it.
+fn json_path(at: &[String]) -> String {
+    let is_plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let part = |name: &String| if is_plain(name) { format!(".{name}") } else { format!("[\"{name}\"]") };
+    format!("${}", at.iter().map(part).collect::<String>())
 }
