@@ -44,6 +44,8 @@ pub enum PlanError {
     DropEmpty,
     #[error("{path} is dropped, but column '{column}' reads it")]
     Dropped { path: String, column: String },
+    #[error("{path} is dropped, but column '{column}' takes what is around it whole, as {data_type}")]
+    DroppedInside { path: String, column: String, data_type: DataType },
     #[error("the plan has {columns} columns, counting the fields of structs, but at most {max} are allowed")]
     TooMany { columns: usize, max: usize },
     #[error("column '{column}' has the type {planned} in the plan, but {table} in the table")]
@@ -89,6 +91,7 @@ impl Classified for PlanError {
             Self::Default { .. } => "write it as JSON, as in \"0\" or \"\\\"none\\\"\"".to_owned(),
             Self::DropEmpty => "name the record's field that is left out".to_owned(),
             Self::Dropped { .. } => "drop it, or read it".to_owned(),
+            Self::DroppedInside { .. } => "read it as a struct, or drop all of it".to_owned(),
             Self::TooMany { .. } => "declare fewer columns, or raise max_columns".to_owned(),
             Self::TableType { table, .. } => format!("declare it as {table}, or write to another column"),
             Self::TableColumn { .. } => "write to another table".to_owned(),

@@ -209,7 +209,8 @@ impl Shape {
         fields + self.element.as_ref().map_or(0, |element| 1 + element.paths())
     }
 
-    /// Forgets a field, the path leading through objects.
+    /// Forgets a field, the path leading through objects: and what is around it counts as an object only,
+    /// so that no column takes it whole.
     pub(crate) fn remove(&mut self, path: &[String]) {
         match path {
             [] => {}
@@ -217,6 +218,8 @@ impl Shape {
             [name, rest @ ..] => {
                 if let Some(field) = self.fields.get_mut(name) {
                     field.remove(rest);
+                    let Self { null, object, fields, .. } = std::mem::take(field);
+                    *field = Self { null, object, fields, ..Self::default() };
                 }
             }
         }

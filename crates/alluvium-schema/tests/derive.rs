@@ -176,6 +176,50 @@ fn what_is_dropped_is_neither_a_column_nor_rescued() {
     assert_eq!(rows(&grown, &[records[2]])[0]["a"], json!({"b": {"d": "1"}, "e": "2"}));
 }
 
+/// What is around a dropped field is read as an object and no otherwise: as a text or a map it would bring
+/// the field in again.
+#[test]
+fn what_is_dropped_does_not_come_in_with_what_is_around_it() {
+    let plan = Plan::inferred(options(Evolve::Add, &["a.b", "s.t.u"]));
+    let records = [
+        r#"{"a":5,"s":{"n":1}}"#,
+        r#"{"a":{"b":"x","c":2},"s":{"t":{"u":"x","v":1}}}"#,
+        r#"{"a":[{"b":1}],"s":{"t":7}}"#,
+    ];
+    let first = plan.grow(&observed(&records[..1])).unwrap().unwrap().settle();
+    let all = plan.grow(&observed(&records)).unwrap().unwrap();
+    let text = |plan: &Plan| {
+        let columns = plan.columns().iter().map(|column| format!("{} {}", column.name, column.data_type));
+        columns.collect::<Vec<_>>()
+    };
+    assert_eq!(text(&first), ["s struct<n:bigint>"]);
+    assert_eq!(text(&all), ["a struct<c:bigint>", "s struct<n:bigint,t:struct<v:bigint>>"]);
+    let rescued = |plan: &Plan| rows(plan, &records).iter().map(|row| row["_rescued"].clone()).collect::<Vec<_>>();
+    let list = r#"{"a":[{"b":1}],"s":{"t":7}}"#;
+    assert_eq!(rescued(&first), [json!(r#"{"a":5}"#), json!(r#"{"a":{"c":2},"s":{"t":{"v":1}}}"#), json!(list)]);
+    assert_eq!(rescued(&all), [json!(r#"{"a":5}"#), json!(null), json!(list)]);
+
+    // Nobody can ask for it otherwise: neither the owner, nor a table, nor a plugin.
+    let told =
+        |data_type: &str| format!("a.b is dropped, but column 'a' takes what is around it whole, as {data_type}");
+    for data_type in ["string", "map<string,string>", "array<struct<b:int>>"] {
+        let errors = Plan::declared(vec![column("a", data_type, "a")], options(Evolve::Add, &["a.b"])).unwrap_err();
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [told(data_type)]);
+        let data_type_of = |text: &str| DataType::parse(text).unwrap();
+        let table = Schema::new(vec![Field::new("a", data_type_of(data_type).to_arrow(), true)]);
+        for plan in [
+            Plan::inferred(options(Evolve::Add, &["a.b"])),
+            Plan::declared(vec![], options(Evolve::Add, &["a.b"])).unwrap(),
+        ] {
+            let errors = plan.with_table(&table).unwrap_err();
+            assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [told(data_type)]);
+        }
+        let mut plan = Plan::inferred(options(Evolve::Add, &["a.b"]));
+        let error = plan.require(&["a".to_owned()], &data_type_of(data_type), OnConflict::Rescue).unwrap_err();
+        assert_eq!(error.to_string(), told(data_type));
+    }
+}
+
 #[test]
 fn a_field_that_the_table_has_is_null_once_it_is_dropped() {
     let data_type = |text: &str| DataType::parse(text).unwrap().to_arrow();

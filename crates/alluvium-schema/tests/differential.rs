@@ -6,9 +6,29 @@ mod support;
 use alluvium_core::Packed;
 use alluvium_schema::{Decoder, Plan, PlanOptions, Shape};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use support::compare::{check_batch, compare};
 use support::random::Choices;
+use support::{pack_texts, row};
+
+const SECRET: &str = "s3cr3t";
+
+/// The record with a value in each place that is dropped, if objects lead there.
+fn planted(record: &str, drops: &[Vec<String>]) -> String {
+    let mut record = serde_json::from_str(record).unwrap_or_else(|_| json!({}));
+    for drop in drops {
+        let Some((last, way)) = drop.split_last() else { continue };
+        let mut at = Some(&mut record);
+        for name in way {
+            at = at.and_then(Value::as_object_mut).map(|object| object.entry(name).or_insert_with(|| json!({"n": 1})));
+        }
+        if let Some(object) = at.and_then(Value::as_object_mut) {
+            object.insert(last.clone(), json!({"x": [SECRET]}));
+        }
+    }
+    record.to_string()
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
@@ -38,6 +58,36 @@ proptest! {
         compare(&plan, &later.iter().map(any_record).collect::<Vec<_>>());
         let typed = later.iter().map(|bytes| Choices::new(bytes).record(&plan)).collect::<Vec<_>>();
         compare(&plan, &typed);
+    }
+
+    /// Whatever the plan, however it grew, and whatever stands around it.
+    #[test]
+    fn what_is_dropped_comes_out_nowhere(
+        plan in prop::collection::vec(any::<u8>(), 0..80),
+        records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..8),
+    ) {
+        let declared = Choices::new(&plan).plan();
+        let records = records.iter().map(|bytes| planted(&Choices::new(bytes).any_record(), declared.drops()));
+        let records = records.collect::<Vec<_>>();
+        let options = PlanOptions { drops: declared.drops().to_vec(), ..PlanOptions::default() };
+        let mut plans = vec![declared, Plan::inferred(options)];
+        for record in &records {
+            let mut shape = Shape::default();
+            shape.observe(record.as_bytes());
+            for at in 0..plans.len() {
+                plans.extend(plans[at].grow(&shape).ok().flatten());
+            }
+            plans.truncate(16);
+        }
+        for plan in plans {
+            let decoded = Decoder::new(Arc::new(plan.clone())).decode(&pack_texts(&records)).unwrap();
+            for at in 0..decoded.batch.num_rows() {
+                let row = Value::Object(row(&decoded.batch, at)).to_string();
+                prop_assert!(!row.contains(SECRET), "{} of {:?} by {}", row, records, plan);
+            }
+            let told = decoded.rejects.iter().map(|reject| reject.reason.message.as_str());
+            prop_assert!(!told.clone().any(|told| told.contains(SECRET)), "{:?}", told.collect::<Vec<_>>());
+        }
     }
 
     #[test]

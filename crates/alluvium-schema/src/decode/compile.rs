@@ -248,9 +248,12 @@ impl Compiler {
                     node.next = nodes.len() + 1;
                     nodes.push(node);
                 }
-                for name in inside.dropped().filter(|name| inner.iter().all(|field| field.name != **name)) {
-                    nodes.push(self.dropped(name, id, None));
-                }
+                // What is left out, and objects around it, that the struct does not have.
+                let mut others = Vec::new();
+                let is_other = |name: &String| inner.iter().all(|field| field.name != *name);
+                let drops = inside.drops.iter().filter(|path| path.first().is_some_and(is_other));
+                drops.for_each(|path| Source::insert_drop(&mut others, path));
+                nodes.extend(others.iter().map(|(name, source)| self.field(name, source, id)));
                 let object = Object::new(nodes);
                 Sink::Struct(Box::new(Struct { object, validity: NullBufferBuilder::new(1024), fields }))
             }

@@ -438,6 +438,8 @@ impl Struct {
         for field in &mut self.object.fields {
             match &mut field.node.sink {
                 Sink::Dropped { data_type: None, len } => *len = 0,
+                // Around what is dropped; there are no columns below.
+                Sink::Branch(object) => object.finish_columns(&mut [])?,
                 _ => columns.push(field.node.finish()?),
             }
         }

@@ -89,6 +89,24 @@ impl Plan {
                 errors.push(PlanError::Dropped { path: path::join(drop), column: column.name.clone() });
             }
         }
+        errors.extend(self.columns.iter().chain(&self.undeclared).filter_map(|column| self.drop_inside(column)));
+    }
+
+    /// A field that is left out must not come in again with what is around it: only a struct is read
+    /// field by field.
+    pub(super) fn drop_inside(&self, column: &Column) -> Option<PlanError> {
+        self.drops.iter().find_map(|drop| {
+            let inside = drop.strip_prefix(column.path.as_slice()).filter(|inside| !inside.is_empty())?;
+            let mut found = &column.data_type;
+            for name in inside {
+                let DataType::Struct(fields) = found else {
+                    let (path, column, data_type) = (path::join(drop), column.name.clone(), found.clone());
+                    return Some(PlanError::DroppedInside { path, column, data_type });
+                };
+                found = &fields.iter().find(|field| field.name == *name)?.data_type;
+            }
+            None
+        })
     }
 
     /// The metadata or rescued column that goes by this name.

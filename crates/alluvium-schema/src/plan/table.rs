@@ -47,6 +47,7 @@ impl Plan {
         if self.evolve == Evolve::Approve {
             self.hold_back(table);
         }
+        errors.extend(self.columns.iter().chain(&self.undeclared).filter_map(|column| self.drop_inside(column)));
         if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
 
@@ -115,6 +116,11 @@ impl Plan {
             return Err(PlanError::NameEmpty);
         };
         let required = Required { path, fields, data_type };
+        // As if the field were a column of its own.
+        let alone = Column { path: path.to_vec(), ..Column::inferred(name, data_type.clone(), BTreeMap::new()) };
+        if let Some(error) = self.drop_inside(&alone) {
+            return Err(error);
+        }
         if let Some(column) = self.columns.iter_mut().find(|column| same_name(&column.name, name)) {
             if column.name != *name {
                 return Err(PlanError::RequiredCase { path: path::join(path), found: column.name.clone() });

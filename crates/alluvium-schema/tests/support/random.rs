@@ -158,7 +158,7 @@ impl<'b> Choices<'b> {
         let evolve = [Evolve::None, Evolve::Add, Evolve::Stop][self.pick(3)];
         let mut drops = Vec::new();
         while self.rarely(3) {
-            let parts = 1 + self.pick(2);
+            let parts = 1 + self.pick(3);
             drops.push((0..parts).map(|_| self.of(&NAMES).to_owned()).collect());
         }
         let options = PlanOptions { evolve, drops, ..PlanOptions::default() };

@@ -321,9 +321,20 @@ fn convert(data_type: &DataType, column: &Column, at: String, drops: &[&[String]
                     continue;
                 }
                 let Some(field) = fields.iter().find(|field| field.name == key) else {
-                    if !member.is_null() {
-                        all.unknown = true;
-                        all.rescued.push((key.to_owned(), Kept::Raw(member.raw.clone())));
+                    match &member.kind {
+                        Kind::Null => {}
+                        Kind::Object(members) if !inner_drops.is_empty() => {
+                            let mut row = Row::default();
+                            let inner = row.read(&[], &inner_drops, members);
+                            all.unknown |= row.unknown;
+                            if !inner.is_empty() {
+                                all.rescued.push((key.to_owned(), Kept::Object(inner)));
+                            }
+                        }
+                        _ => {
+                            all.unknown |= inner_drops.is_empty();
+                            all.rescued.push((key.to_owned(), Kept::Raw(member.raw.clone())));
+                        }
                     }
                     continue;
                 };
