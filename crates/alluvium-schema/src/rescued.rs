@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Fields that are told apart; records choose the keys.
 const MOST_FIELDS: usize = 10_000;
 
+/// Characters of a value that are kept as an example.
+const EXAMPLE: usize = 200;
+
 /// Reads the values of a rescued column, and tells what a plan makes of them now.
 #[derive(Debug)]
 pub struct Rescued {
@@ -33,7 +36,8 @@ pub struct RescuedField {
     pub older: u64,
     /// The values' kinds, each with its number of rows.
     pub kinds: BTreeMap<Kind, u64>,
-    /// The first value that has no column, or the first of all: its JSON text, and where its record was.
+    /// The first value that has no column, or the first of all: its JSON text, cut when it is long, and
+    /// where its record was.
     pub example: (String, Option<Place>),
 }
 
@@ -115,7 +119,7 @@ impl Rescued {
         let field = self.fields.entry(path).or_default();
         // An older value tells less than one that has no place yet.
         if field.rows == 0 || (field.older == field.rows && !is_older) {
-            field.example = (String::from_utf8_lossy(text).into_owned(), place());
+            field.example = (cut(text), place());
         }
         field.rows += 1;
         field.older += u64::from(is_older);
@@ -232,6 +236,16 @@ impl Rescued {
     }
 }
 
+fn cut(text: &[u8]) -> String {
+    // No character takes more than four bytes.
+    let beginning = String::from_utf8_lossy(text.get(..4 * EXAMPLE).unwrap_or(text));
+    let mut example: String = beginning.chars().take(EXAMPLE).collect();
+    if example.len() < text.len() {
+        example.push('…');
+    }
+    example
+}
+
 impl Plan {
     /// The type that the plan gives the value at a path of the record.
     fn type_at(&self, path: &[String]) -> Option<&DataType> {
@@ -271,6 +285,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{ColumnSpec, PlanOptions, path};
+    use alluvium_core::Partition;
 
     fn declared(evolve: Evolve, max_columns: usize, columns: &[(&str, &str, &str)]) -> Plan {
         let spec = |(name, kind, from): &(&str, &str, &str)| ColumnSpec {
@@ -353,6 +368,16 @@ mod tests {
         let mut rescued = Rescued::new(&plan);
         rescued.observe(&values.into_iter().map(Some).collect(), |_| None).unwrap();
         assert_eq!((rescued.rows(), rescued.fields().count()), (5, 1));
+    }
+
+    #[test]
+    fn an_example_is_short_however_long_the_value_is() {
+        let plan = declared(Evolve::None, 1000, &COLUMNS);
+        let mut rescued = Rescued::new(&plan);
+        let value = format!("{{\"id\":\"{}\"}}", "é".repeat(10_000));
+        rescued.observe(&[Some(value.as_bytes())].into_iter().collect(), |_| Some((Partition(3), 7))).unwrap();
+        let (_, field, _) = rescued.fields().next().unwrap();
+        assert_eq!(field.example, (format!("\"{}…", "é".repeat(EXAMPLE - 1)), Some((Partition(3), 7))));
     }
 
     #[test]
