@@ -176,9 +176,9 @@ pub struct Schema {
 #[derive(Debug, Subcommand)]
 pub enum SchemaAction {
     /// Print the mapping plan over the table as it is.
-    Show(ShowSchema),
+    Show(PlanSchema),
     /// Print what the next commit would add to the table, and what waits for approval. Changes nothing.
-    Diff(DiffSchema),
+    Diff(PlanSchema),
     /// Add to the table what was held back: a commit of its own in the table's log.
     Approve(ApproveSchema),
     /// Tell which fields are in the rescued column, how often, why, and what to do.
@@ -198,16 +198,7 @@ pub struct Look {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowSchema {
-    pub file: PathBuf,
-    #[command(flatten)]
-    pub look: Look,
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct DiffSchema {
+pub struct PlanSchema {
     pub file: PathBuf,
     #[command(flatten)]
     pub look: Look,

@@ -1,6 +1,6 @@
 //! `alluvium schema`
 
-use crate::cli::{ApproveSchema, DiffSchema, ExplainSchema, Look, Schema, SchemaAction, ShowSchema};
+use crate::cli::{ApproveSchema, ExplainSchema, Look, PlanSchema, Schema, SchemaAction};
 use crate::failure::Failure;
 use crate::growth::{Growth, Outlook, SAMPLE};
 use crate::text::{cut, escape};
@@ -55,7 +55,7 @@ struct Shown {
     columns: Vec<Column>,
 }
 
-async fn show(arguments: ShowSchema) -> Result<(), Failure> {
+async fn show(arguments: PlanSchema) -> Result<(), Failure> {
     let outlook = Outlook::new(&arguments.file, &arguments.look, 0).await?;
     let layout = outlook.layout()?;
     let all = additions(None, layout.schema());
@@ -95,7 +95,7 @@ struct Difference {
     waits: Vec<String>,
 }
 
-async fn diff(arguments: DiffSchema) -> Result<(), Failure> {
+async fn diff(arguments: PlanSchema) -> Result<(), Failure> {
     let outlook = Outlook::new(&arguments.file, &arguments.look, SAMPLE).await?;
     let growth = outlook.growth().await?;
     if arguments.json {
