@@ -111,6 +111,8 @@ pub enum Error {
     Checkpoint { table: String, source: Source },
     #[error("cannot clean up the log of table {table}")]
     Cleanup { table: String, source: Source },
+    #[error("the thread of the maintenance of table {table} failed")]
+    Maintenance { table: String, source: Source },
     #[error("a worker thread of table {table} failed")]
     Worker { table: String, source: tokio::task::JoinError },
 }
@@ -214,7 +216,8 @@ impl Classified for Error {
             | Self::NoAnswer { .. }
             | Self::Contended { .. }
             | Self::Checkpoint { .. }
-            | Self::Cleanup { .. } => ErrorClass::External,
+            | Self::Cleanup { .. }
+            | Self::Maintenance { .. } => ErrorClass::External,
             Self::ColumnType { .. }
             | Self::BatchSchema { .. }
             | Self::Divide { .. }

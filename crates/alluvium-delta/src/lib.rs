@@ -10,8 +10,11 @@
 //! The deltalake crates stay inside this crate: no public item names one of their types.
 
 mod actions;
+mod checkpoint;
+mod cleanup;
 mod commit;
 mod config;
+mod engine;
 mod error;
 mod letter_rows;
 mod letter_scan;
@@ -30,6 +33,7 @@ mod schema;
 mod sink;
 mod stats;
 mod store;
+mod thread;
 mod upload;
 mod writer;
 

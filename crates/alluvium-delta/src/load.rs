@@ -3,6 +3,7 @@
 //! The kernel finds and reads checkpoints of every kind; later entries are read here, one by one.
 
 use crate::actions::{Line, Metadata, Protocol, lines};
+use crate::engine::{Wait, engine};
 use crate::error::Error;
 use crate::log::read_entry;
 use crate::store::TableStore;
@@ -17,6 +18,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 pub(crate) const LOG: &str = "_delta_log";
 
@@ -133,6 +135,17 @@ impl LogFile {
         Path::from_iter([LOG.to_owned(), format!("{version:020}.json")])
     }
 
+    /// Where the checkpoint of a version is, when it is one file.
+    pub(crate) fn checkpoint(version: u64) -> Path {
+        Path::from_iter([LOG.to_owned(), format!("{version:020}.checkpoint.parquet")])
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Entry(version) | Self::Checkpoint(version) => *version,
+        }
+    }
+
     pub(crate) fn parse(path: &Path) -> Option<Self> {
         let name = path.filename()?;
         let (digits, rest) = name.split_at_checked(20)?;
@@ -199,20 +212,26 @@ pub(crate) async fn with_snapshot<T: Send + 'static>(
     version: Option<u64>,
     work: impl FnOnce(SnapshotRef, Arc<dyn Engine>) -> kernel::DeltaResult<T> + Send + 'static,
 ) -> Result<T, Error> {
-    let engine = store.log.engine(None);
-    let url = store.url.clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let builder = Snapshot::builder_for(url.as_str());
-        let builder = match version {
-            Some(version) => builder.at_version(version),
-            None => builder,
-        };
-        let snapshot = builder.build(engine.as_ref())?;
-        work(snapshot, engine)
-    });
-    let table = store.table();
-    let result = task.await.map_err(|source| Error::Worker { table: table.clone(), source })?;
-    result.map_err(|source| load_error(table, source))
+    let (here, wait) = (store.clone(), Wait::With(Handle::current()));
+    let task = tokio::task::spawn_blocking(move || on_snapshot(&here, version, &wait, work));
+    task.await.map_err(|source| Error::Worker { table: store.table(), source })?
+}
+
+/// Runs `work` on the snapshot of a version or on the newest, on this thread. Blocks.
+pub(crate) fn on_snapshot<T>(
+    store: &TableStore,
+    version: Option<u64>,
+    wait: &Wait,
+    work: impl FnOnce(SnapshotRef, Arc<dyn Engine>) -> kernel::DeltaResult<T>,
+) -> Result<T, Error> {
+    let engine = engine(store, wait);
+    let builder = Snapshot::builder_for(store.url.as_str());
+    let builder = match version {
+        Some(version) => builder.at_version(version),
+        None => builder,
+    };
+    let done = builder.build(engine.as_ref()).and_then(|snapshot| work(snapshot, engine));
+    done.map_err(|source| load_error(store.table(), source))
 }
 
 /// An unsupported or broken table stays so; everything else may pass.

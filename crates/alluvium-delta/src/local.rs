@@ -15,6 +15,7 @@ use object_store::{
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path as FilePath, PathBuf};
+use tokio::runtime::Handle;
 
 const NAME: &str = "local";
 
@@ -82,8 +83,14 @@ fn sync(path: &FilePath) -> io::Result<()> {
 }
 
 async fn blocking(path: PathBuf, work: impl FnOnce(&FilePath) -> io::Result<()> + Send + 'static) -> Result<()> {
-    let done = tokio::task::spawn_blocking(move || (work(&path), path)).await;
-    let (done, path) = done.map_err(|source| Error::JoinError { source })?;
+    // Without a runtime the thread is one that may block.
+    let (done, path) = match Handle::try_current() {
+        Ok(runtime) => {
+            let done = runtime.spawn_blocking(move || (work(&path), path)).await;
+            done.map_err(|source| Error::JoinError { source })?
+        }
+        Err(_) => (work(&path), path),
+    };
     done.map_err(|source| {
         let path = path.display().to_string();
         match source.kind() {

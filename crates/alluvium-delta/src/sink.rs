@@ -11,6 +11,7 @@ use crate::replay::Replay;
 use crate::schema;
 use crate::stats::StatsColumns;
 use crate::store::{Access, TableStore};
+use crate::thread::Thread;
 use crate::upload::upload;
 use crate::writer::{DataFile, DeltaFileWriter, Layout};
 use alluvium_core::seam::{Flush, Outcome, Table, TableState};
@@ -32,6 +33,7 @@ pub struct DeltaSink {
     layout: RwLock<Layout>,
     /// The rows' schema as it was seen last, with the text that it was read from.
     schema: RwLock<Option<(String, SchemaRef)>>,
+    thread: Thread,
     rows_maintenance: Maintenance,
     pub(crate) letters_maintenance: Maintenance,
 }
@@ -61,6 +63,7 @@ impl DeltaSink {
             stats: StatsColumns::default(),
             file_size: config.file_size,
         };
+        let thread = Thread::default();
         let sink = Self {
             hook: Hook::NONE,
             rows: Mutex::new(TableLog::new(rows, prefix.clone())),
@@ -68,8 +71,9 @@ impl DeltaSink {
             reader,
             layout: RwLock::new(layout),
             schema: RwLock::default(),
-            rows_maintenance: Maintenance::default(),
-            letters_maintenance: Maintenance::default(),
+            rows_maintenance: Maintenance::on(&thread),
+            letters_maintenance: Maintenance::on(&thread),
+            thread,
             config,
         };
         sink.check().await?;
@@ -108,7 +112,7 @@ impl DeltaSink {
 
     /// Writes a checkpoint of a table now, and cleans up its log.
     pub async fn maintain(&self, role: TableRole) -> Result<(), Error> {
-        maintain::maintain(self.reader.store(role), &self.hook).await
+        maintain::maintain(self.reader.store(role), &self.thread, &self.hook).await
     }
 
     pub(crate) async fn refresh(&self, rows: &mut TableLog) -> Result<(), Error> {

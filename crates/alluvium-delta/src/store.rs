@@ -29,6 +29,8 @@ pub(crate) struct TableStore {
     pub url: Url,
     pub log: LogStoreRef,
     pub store: Arc<dyn ObjectStore>,
+    /// Whether these are plain files, which need no runtime.
+    pub is_on_disk: bool,
 }
 
 impl TableStore {
@@ -40,7 +42,8 @@ impl TableStore {
             deltalake::aws::register_handlers(None);
         }
         if url.scheme() == "file" {
-            return Self::rooted(Arc::new(Durable::new()), location, url, storage);
+            let store = Self::rooted(Arc::new(Durable::new()), location, url, storage)?;
+            return Ok(Self { is_on_disk: true, ..store });
         }
         let options = storage_config(location, storage)?;
         let log = logstore_for(&url, options)
@@ -72,7 +75,7 @@ impl TableStore {
 
     fn new(location: &str, url: Url, log: LogStoreRef) -> Self {
         let store = log.object_store(None);
-        Self { name: location.into(), url, log, store }
+        Self { name: location.into(), url, log, store, is_on_disk: false }
     }
 
     pub(crate) fn table(&self) -> String {

@@ -9,6 +9,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Files put at the same time.
 const FILES_AT_ONCE: usize = 4;
@@ -50,12 +51,17 @@ async fn upload_file(store: &TableStore, file: &mut DataFile, hook: &Hook) -> Re
 async fn put_parts(store: &TableStore, path: &Path, bytes: Bytes) -> object_store::Result<()> {
     let mut upload = in_time(store.store.put_multipart(path)).await?;
     let result = put_all(upload.as_mut(), bytes).await;
-    if result.is_err()
-        && let Err(error) = upload.abort().await
-    {
-        tracing::warn!(table = %store.name, %path, %error, "cannot abort an upload; the store's own rules must remove its parts");
+    if result.is_err() {
+        abort(store, path, upload.as_mut()).await;
     }
     result
+}
+
+/// Gives an upload in parts up.
+pub(crate) async fn abort(store: &TableStore, path: &Path, upload: &mut dyn MultipartUpload) {
+    if let Err(error) = in_time(upload.abort()).await {
+        tracing::warn!(table = %store.name, %path, %error, "cannot abort an upload; the store's own rules must remove its parts");
+    }
 }
 
 async fn put_all(upload: &mut dyn MultipartUpload, mut rest: Bytes) -> object_store::Result<()> {
@@ -68,7 +74,11 @@ async fn put_all(upload: &mut dyn MultipartUpload, mut rest: Bytes) -> object_st
     in_time(upload.complete()).await.map(drop)
 }
 
-async fn in_time<T>(request: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
+pub(crate) async fn in_time<T>(request: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
+    // Without a runtime there are no timers; then it is files that are waited for.
+    if Handle::try_current().is_err() {
+        return request.await;
+    }
     let late = |_| object_store::Error::Generic { store: "upload", source: Error::NoAnswer { after: TIMEOUT }.into() };
     tokio::time::timeout(TIMEOUT, request).await.map_err(late)?
 }
