@@ -107,11 +107,17 @@ pub fn simulate(args: &SimulateArgs) -> Result<()> {
 pub struct EnduranceArgs {
     #[arg(long, default_value_t = 10_000)]
     commits: u32,
+    /// Wait for maintenance every hundred commits, so that no checkpoint is left out
+    #[arg(long)]
+    paced: bool,
 }
 
 pub fn endurance(args: &EnduranceArgs) -> Result<()> {
     let mut cargo = cargo()?;
     cargo.args(["test", "--locked", "--workspace", "--test", "endurance", "--", "on_local_disk", "--nocapture"]);
+    if args.paced {
+        cargo.env("ALLUVIUM_PACED", "1");
+    }
     run(cargo.env("ALLUVIUM_COMMITS", args.commits.to_string()))
 }
 
