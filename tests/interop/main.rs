@@ -7,6 +7,7 @@ use alluvium_tests::{Fate, Options, Process, Workbench};
 use serde_json::{Value, json};
 use std::path::Path;
 
+mod checkpoints;
 mod writers;
 
 const READERS: [&str; 4] = ["deltalake", "duckdb", "polars", "spark"];
