@@ -6,8 +6,11 @@
 //! - Decimals and integers are written digit by digit; nothing passes through a double.
 //! - Floating point: no upper bound beside a NaN (Spark holds it to be the greatest value), none
 //!   that is infinite (JSON has none), and zero as `-0.0` below and `0.0` above.
-//! - Times have milliseconds, as the protocol asks: the lower bound is rounded down, the upper up.
-//! - Text has bounds of at most 64 bytes; binary and boolean columns have none.
+//! - Times have milliseconds, as the protocol asks: the lower bound is rounded down, the upper up
+//!   (where no year is left above, it is exact).
+//! - Text has bounds of at most 64 bytes; binary columns have none.
+//! - delta-rs for Python (1.6) takes a bound that is left out for one that nothing meets, when it makes
+//!   a pyarrow data set: what can be bounded is.
 //! - Lists and maps have nothing, not even a count of nulls.
 
 use crate::partition::{date, decimal, in_years};
@@ -282,7 +285,7 @@ fn null_count(leaf: &Leaf, metadata: &ParquetMetaData) -> Option<u64> {
 /// A bound in the form that it is compared in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Bound {
-    /// An integer, a decimal's digits, days or microseconds.
+    /// A boolean (0 or 1), an integer, a decimal's digits, days or microseconds.
     Number(i128),
     Text(Vec<u8>),
 }
@@ -306,6 +309,9 @@ fn bounds(leaf: &Leaf, metadata: &ParquetMetaData) -> (Option<String>, Option<St
 fn group_bounds(statistics: &Statistics) -> Option<(Bound, Bound)> {
     let number = |value: i64| Bound::Number(value.into());
     match statistics {
+        Statistics::Boolean(values) => {
+            Some((number(i64::from(*values.min_opt()?)), number(i64::from(*values.max_opt()?))))
+        }
         Statistics::Int32(values) => Some((number((*values.min_opt()?).into()), number((*values.max_opt()?).into()))),
         Statistics::Int64(values) => Some((number(*values.min_opt()?), number(*values.max_opt()?))),
         Statistics::FixedLenByteArray(values) => {
@@ -331,6 +337,7 @@ fn big_endian(bytes: &[u8]) -> Option<Bound> {
 /// A bound's JSON text: one below all values (`Less`) or above them (`Greater`).
 fn json(data_type: &DataType, bound: &Bound, side: Ordering) -> Option<String> {
     match (data_type, bound) {
+        (DataType::Boolean, Bound::Number(number)) => Some((*number != 0).to_string()),
         (DataType::TinyInt | DataType::SmallInt | DataType::Int | DataType::BigInt, Bound::Number(number)) => {
             Some(number.to_string())
         }
@@ -349,8 +356,12 @@ fn json(data_type: &DataType, bound: &Bound, side: Ordering) -> Option<String> {
 fn millis(micros: i128, side: Ordering) -> Option<String> {
     let micros = i64::try_from(micros).ok()?;
     let up = i64::from(side == Ordering::Greater && micros.rem_euclid(1000) != 0);
-    let time = chrono::DateTime::from_timestamp_millis(micros.div_euclid(1000) + up)?;
-    in_years(time.date_naive()).then(|| time.format("%Y-%m-%dT%H:%M:%S%.3f").to_string())
+    let rounded = chrono::DateTime::from_timestamp_millis(micros.div_euclid(1000) + up)?;
+    if in_years(rounded.date_naive()) {
+        return Some(rounded.format("%Y-%m-%dT%H:%M:%S%.3f").to_string());
+    }
+    let exact = chrono::DateTime::from_timestamp_micros(micros)?;
+    in_years(exact.date_naive()).then(|| exact.format("%Y-%m-%dT%H:%M:%S%.6f").to_string())
 }
 
 #[cfg(test)]

@@ -105,6 +105,10 @@ async fn times_are_rounded_away_from_their_values() {
     assert_eq!(stats(whole).await, (before.clone(), before, json!(0)));
     let wall: ArrayRef = Arc::new(micros(&[-1]));
     assert_eq!(stats(wall).await, (json!("1969-12-31T23:59:59.999"), json!("1970-01-01T00:00:00.000"), json!(0)));
+    // Of the last millisecond that readers know nothing is rounded up.
+    let last: ArrayRef = Arc::new(micros(&[253_402_300_799_999_999]));
+    let (low, high) = (json!("9999-12-31T23:59:59.999"), json!("9999-12-31T23:59:59.999999"));
+    assert_eq!(stats(last).await, (low, high, json!(0)));
     let beyond: ArrayRef = Arc::new(micros(&[i64::MIN, 0, i64::MAX]).with_timezone("UTC"));
     assert_eq!(stats(beyond).await, (Value::Null, Value::Null, json!(0)));
     let days: ArrayRef = Arc::new(Date32Array::from(vec![-719_163, 0]));
@@ -112,7 +116,7 @@ async fn times_are_rounded_away_from_their_values() {
 }
 
 #[tokio::test]
-async fn text_is_bounded_shortly_and_binary_not_at_all() {
+async fn text_is_bounded_shortly_booleans_too_and_binary_not_at_all() {
     let long = "x".repeat(1_000_000);
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some(long.as_str()), Some("a"), None]));
     let (low, high, nulls) = stats(texts).await;
@@ -127,8 +131,8 @@ async fn text_is_bounded_shortly_and_binary_not_at_all() {
     assert_eq!(stats(quoted).await, (json!("a\"\\\n\u{1}"), json!("ü"), json!(0)));
     let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[0u8; 1_000_000]]));
     assert_eq!(stats(bytes).await, (Value::Null, Value::Null, json!(0)));
-    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
-    assert_eq!(stats(flags).await, (Value::Null, Value::Null, json!(0)));
+    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
+    assert_eq!(stats(flags).await, (json!(false), json!(true), json!(1)));
 }
 
 #[tokio::test]
