@@ -6,6 +6,7 @@ mod commands;
 mod crash;
 mod disk;
 mod group;
+mod growth;
 mod hostile;
 mod letters;
 mod life;

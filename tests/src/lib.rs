@@ -11,6 +11,7 @@ pub mod namespace;
 pub mod process;
 pub mod proxy;
 pub mod readers;
+pub mod rivals;
 pub mod s3;
 pub mod workbench;
 

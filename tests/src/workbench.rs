@@ -177,6 +177,17 @@ storage = {{ {storage} }}
         &self.topic
     }
 
+    /// Produces these values into a partition of a topic, in order.
+    pub async fn send(&self, topic: &str, partition: i32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        let producer = Producer::connect(&self.brokers, &[]).expect("a producer");
+        for value in values {
+            let (partition, value) = (Some(partition), Some(value.as_ref()));
+            let record = NewRecord { topic, partition, value, ..NewRecord::default() };
+            drop(producer.enqueue(record).await.expect("a place in the queue"));
+        }
+        producer.flush().await.expect("the records are delivered");
+    }
+
     /// Produces records `range` of `count` into each partition.
     pub async fn produce(&mut self, partitions: i32, range: Range<u64>, count: u64) {
         self.produce_all(partitions, range, |partition, index| record(partition, index, count)).await;
@@ -274,7 +285,8 @@ storage = {{ {storage} }}
         self.run(name, &["--until-end"], &[]).done(PATIENCE)
     }
 
-    fn config(&self, pipeline: &str) -> DeltaConfig {
+    /// The configuration of a pipeline's tables.
+    pub fn config(&self, pipeline: &str) -> DeltaConfig {
         let place = |name: &str| match self.tables.as_str() {
             start if start.contains("://") => format!("{start}{name}"),
             start => self.dir().join(format!("{start}{name}")).display().to_string(),

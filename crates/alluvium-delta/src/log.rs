@@ -109,7 +109,10 @@ impl TableLog {
                 tracing::info!(table, version, %failure, "a log entry landed although its write failed");
                 self.landed(version, entry).await
             }
-            Some(_) => Ok(Appended::Lost),
+            Some(_) => {
+                tracing::debug!(table, version, "another writer's entry took the version: it is judged anew");
+                Ok(Appended::Lost)
+            }
             None => Err(Error::WriteLog { table, version, source: failure }),
         }
     }
