@@ -26,9 +26,8 @@ fn watch() -> impl Fn(Point) + Send + Sync {
             let _full = file.write_all(format!("{here}\n").as_bytes()).is_err();
         }
         if freeze.as_ref().is_some_and(|freeze| freeze.is_sprung(&here)) {
-            let _gone = signal::kill(Pid::this(), Signal::SIGSTOP).is_err();
-            // The other threads stop a moment later; until then this one has not passed the point.
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            // To this very thread, which then does not pass the point; the others stop with it.
+            let _gone = signal::raise(Signal::SIGSTOP).is_err();
         }
         if kill.as_ref().is_some_and(|kill| kill.is_sprung(&here)) {
             // Nothing more may happen in this thread, even if the signal is slow.
