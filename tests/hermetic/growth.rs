@@ -51,7 +51,7 @@ async fn held(growth: Growth, point: &str, two_pipelines: bool) {
 
 const POINTS: [&str; 3] = ["upload:before", "schema:before", "commit:before"];
 /// Cases at the same time: most of one is waiting.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 5;
 
 fn all_held(two_pipelines: bool) {
     let cases = POINTS.into_iter().flat_map(|point| Growth::ALL.map(|growth| (growth, point)));
@@ -81,10 +81,10 @@ fn two_pipelines_grow_one_table_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_pipelines_processes_grow_its_table_again_and_again() {
-    rivals::rounds(false, 15).await;
+    rivals::rounds(false, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_pipelines_grow_one_table_again_and_again() {
-    rivals::rounds(true, 15).await;
+    rivals::rounds(true, 10).await;
 }

@@ -37,8 +37,8 @@ impl Growth {
     }
 }
 
-/// Both get new fields at the same time, in every way, again and again.
-pub async fn rounds(two_pipelines: bool, rounds: usize) -> Rivals {
+/// Both get new fields at the same time, in every way, again and again; the table's rows.
+pub async fn rounds(two_pipelines: bool, rounds: usize) -> (Rivals, Vec<Row>) {
     let mut rivals = Rivals::start(two_pipelines, None).await;
     let mut id = 10..;
     for round in 0..rounds {
@@ -52,14 +52,24 @@ pub async fn rounds(two_pipelines: bool, rounds: usize) -> Rivals {
             rivals.settled(at).await;
         }
     }
-    rivals.finish().await;
+    let rows = rivals.finish().await;
     let errs = [0, 1].map(|at| rivals.process(at).err());
     let moved = errs.iter().map(|err| err.matches(MOVED).count()).sum::<usize>();
     assert!(moved >= rounds, "only {moved} times of {rounds}:\n{}\n{}", errs[0], errs[1]);
     // The two before, the two of metadata, and in each round four.
     let names: Vec<String> = rivals.columns().await.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), 4 + 4 * rounds, "{names:?}");
-    rivals
+    (rivals, rows)
+}
+
+/// A row of the table.
+pub struct Row {
+    /// Partition and offset.
+    pub place: (i64, i64),
+    /// The record that it was made of.
+    pub record: Value,
+    /// The text of its rescue column; empty for null.
+    pub rescued: String,
 }
 
 /// Two processes with a partition each: of one pipeline, or of two that write into one table.
@@ -69,8 +79,8 @@ pub struct Rivals {
     /// Without a process until it is started.
     processes: [Option<Process>; 2],
     places: [Place; 2],
-    /// What was sent, by its id, with its place.
-    pub sent: BTreeMap<i64, ((i32, i64), Value)>,
+    /// What was sent, by its id.
+    sent: BTreeMap<i64, Value>,
 }
 
 /// Where a process reads, and how far it was sent records.
@@ -87,14 +97,12 @@ impl Rivals {
         let topics = ["rivals", "others"].map(Workbench::topic_name);
         let partitions = if two_pipelines { 1 } else { 2 };
         let sandbox = Sandbox::start(&[(&topics[0], partitions), (&topics[1], 1)]).unwrap();
-        let options = Options {
-            partitions,
-            transforms: String::new(),
-            // Who is frozen stays in the group.
-            kafka: r#""session.timeout.ms" = "30000", "heartbeat.interval.ms" = "300""#.to_owned(),
-            ..Options::default()
-        };
-        let bench = Workbench::new(sandbox.brokers(), &topics[0], &options);
+        // Who made the table is soon forgotten by the group; who is frozen stays in it. On the sandbox both,
+        // and the coming of a second member, take two sessions.
+        let soon = Options { partitions, transforms: String::new(), ..Options::default() };
+        let kafka = r#""session.timeout.ms" = "4000", "heartbeat.interval.ms" = "300""#.to_owned();
+        let options = Options { kafka, ..soon.clone() };
+        let bench = Workbench::new(sandbox.brokers(), &topics[0], &soon);
         let first = bench.config("pipeline");
         let place = |topic: &str, partition, config| Place { topic: topic.to_owned(), partition, end: 0, config };
         let places = if two_pipelines {
@@ -109,15 +117,16 @@ impl Rivals {
             [0, 1].map(|partition| place(&topics[0], partition, first.clone()))
         };
         let mut rivals = Self { bench, _sandbox: sandbox, processes: [None, None], places, sent: BTreeMap::new() };
+        for at in 0..2 {
+            rivals.send(at, json!({ "id": at, "u": { "a": at } })).await;
+        }
+        rivals.bench.run_to_end("base");
+        rivals.bench.rewrite(&options);
         rivals.begin(two_pipelines, freeze).await;
         rivals
     }
 
     async fn begin(&mut self, two_pipelines: bool, freeze: Option<&str>) {
-        for at in 0..2 {
-            self.send(at, json!({ "id": at, "u": { "a": at } })).await;
-        }
-        self.bench.run_to_end("base");
         let log = ("ALLUVIUM_LOG", "info,alluvium_delta=debug,deltalake=warn,buoyant_kernel=off");
         let freeze: Vec<_> = [log].into_iter().chain(freeze.map(|at| ("ALLUVIUM_FREEZE_AT", at))).collect();
         self.processes[0] = Some(self.bench.run("first", &[], &freeze));
@@ -129,6 +138,7 @@ impl Rivals {
         if !two_pipelines && taken == [0] {
             self.places.swap(0, 1);
         }
+        self.settled(1).await;
     }
 
     /// Waits until a process has partitions.
@@ -159,9 +169,8 @@ impl Rivals {
     pub async fn send(&mut self, at: usize, record: Value) {
         let Place { topic, partition, end, .. } = &mut self.places[at];
         self.bench.send(topic, *partition, [record.to_string()]).await;
-        let before = self.sent.insert(record["id"].as_i64().unwrap(), ((*partition, *end), record));
-        assert!(before.is_none());
         *end += 1;
+        assert!(self.sent.insert(record["id"].as_i64().unwrap(), record).is_none());
     }
 
     /// Waits until what was sent to one of the two is committed.
@@ -181,28 +190,33 @@ impl Rivals {
     }
 
     /// Ends both; then each record is in the table once, and each of its values is in its column or in
-    /// the rescue column.
-    pub async fn finish(&mut self) {
+    /// the rescue column. The rows, in the order of their places.
+    pub async fn finish(&mut self) -> Vec<Row> {
         for process in self.processes.iter_mut().flatten() {
             process.signal(Signal::SIGTERM);
             process.done(PATIENCE);
         }
         let batch = self.bench.tables("pipeline").first_rows(TableRole::Rows, None, usize::MAX).await.unwrap();
-        let mut rows: Vec<Value> = (0..batch.num_rows()).map(|row| alluvium::rows::row(&batch, row)).collect();
-        rows.sort_by_key(|row| (row["_kafka"]["partition"].as_i64(), row["_kafka"]["offset"].as_i64()));
         let mut missing = self.sent.clone();
-        for row in &rows {
-            let rescued = row["_rescued"].as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap());
-            let id = row["id"].as_i64().unwrap();
-            let (_, record) = missing.remove(&id).unwrap_or_else(|| panic!("{id} is there twice: {rows:#?}"));
-            check(&record, row, &rescued, &id.to_string());
-        }
+        let row = |row| {
+            let found = alluvium::rows::row(&batch, row);
+            let rescued = found["_rescued"].as_str().unwrap_or_default().to_owned();
+            let saved = serde_json::from_str(&rescued).unwrap_or_default();
+            let id = found["id"].as_i64().unwrap();
+            let record = missing.remove(&id).unwrap_or_else(|| panic!("{id} is there twice"));
+            check(&record, &found, &saved, &id.to_string());
+            let place = ["partition", "offset"].map(|name| found["_kafka"][name].as_i64().unwrap());
+            Row { place: place.into(), record, rescued }
+        };
+        let mut rows: Vec<Row> = (0..batch.num_rows()).map(row).collect();
+        rows.sort_by_key(|row| row.place);
         assert!(missing.is_empty(), "{missing:?} are not there");
         for file in ["pipeline.toml", "other.toml"] {
             if self.bench.dir().join(file).exists() {
                 self.bench.alluvium("verify", &["verify", "--scan", "--json", file], &[]).done(PATIENCE);
             }
         }
+        rows
     }
 
     /// The table's columns, as DDL has their types.
