@@ -1,5 +1,5 @@
 //! Other engines read our tables: count, schema and values agree.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use alluvium_kafka::Sandbox;
 use alluvium_tests::workbench::PATIENCE;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 mod checkpoints;
+mod steps;
 mod writers;
 
 const READERS: [&str; 4] = ["deltalake", "duckdb", "polars", "spark"];
