@@ -210,7 +210,6 @@ const INFERRED: &[Step] = &[
             (r#"{"id":13,"wall":"9999-12-31T23:59:59.999999","m":{"":null,"ü":{}}}"#, ""),
             (r#"{"id":14}"#, ""),
         ],
-        ..STEP
     },
     Step {
         says: "types that do not fit",
@@ -298,7 +297,6 @@ const TYPES: &[Step] = &[
             r#"{"id":-9223372036854775808,"flag":false,"tiny":-128,"small":-32768,"number":-2147483648,"single":-3.4028235e38,"double":-1.7976931348623157e308,"money":-9999999.99,"amount":"-999999999999.999999","whole":-99999999999999999999999999999999999999,"scaled":"-99999999999999999999.999999999999999999","fraction":"-0.99999999999999999999999999999999999999","text":"","bytes":"","day":"0001-01-01","at":"0001-01-01T00:00:00Z","wall":"0001-01-01T00:00:00","inner":{"money":"-9999999999999999999999999999.9999999999","text":"","deep":{"at":"1582-10-04T23:59:59.999999Z","wall":"1582-10-04T00:00:00","day":"1582-10-04","single":-1.5},"list":[-2147483648,null]},"list":["-99999999999999999999.999999999999999999",null],"lists":[["0001-01-01T00:00:00",null],null,[]],"items":[{"day":"0001-01-01","parts":[{"bytes":"AAA="},{"bytes":null},null]}],"map":{"":-5e-324,"a":null},"maps":{"x":{"y":{"a":-128},"z":null},"w":null,"v":{}},"late":{"a":-1,"j":-9},"last":"a"}"#,
             "",
         )],
-        ..STEP
     },
     Step {
         says: "the greatest",
@@ -403,7 +401,6 @@ const PARTITIONED: &[Step] = &[
             (r#"{"id":14,"name":"."}"#, ""),
             (r#"{"id":15,"name":".."}"#, ""),
         ],
-        ..STEP
     },
     Step {
         says: "a column beside them",
@@ -428,7 +425,6 @@ const MAPS: &[Step] = &[
         declares: MAP,
         columns: MAP,
         records: &[(r#"{"id":1,"m":{"k":{"x":1},"":null}}"#, ""), (r#"{"id":2,"m":{}}"#, "")],
-        ..STEP
     },
     Step {
         says: "a new field of structs in a map",
@@ -457,7 +453,7 @@ async fn a_table_that_two_writers_grew_at_once_is_read_alike() {
         "records": rows.iter().map(|row| (row.record.to_string(), &row.rescued)).collect::<Vec<_>>(),
         "places": rows.iter().map(|row| row.place).collect::<Vec<_>>(),
         "partition_by": [],
-        "conditions": true,
+        "conditions": false,
         "engines": ENGINES,
     }));
     assert_eq!(problems(&answer).collect::<Vec<_>>(), [""; 0]);
