@@ -148,8 +148,8 @@ impl Rivals {
             let err = self.process(at).err();
             let lines = err.lines().filter(|line| line.contains("assigned")).filter_map(|line| line.split_once('['));
             let number = |text: &str| text.split_once(',').and_then(|(number, _)| number.parse().ok());
-            let numbers = lines.map(|(_, text)| text.split('(').filter_map(number).collect::<Vec<_>>());
-            if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()).next_back() {
+            let mut numbers = lines.map(|(_, text)| text.split('(').filter_map(number).collect::<Vec<_>>());
+            if let Some(numbers) = numbers.rfind(|numbers| !numbers.is_empty()) {
                 return numbers;
             }
             assert!(begun.elapsed() < PATIENCE, "no partition: {err}");
