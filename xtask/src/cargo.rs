@@ -121,9 +121,16 @@ pub fn endurance(args: &EnduranceArgs) -> Result<()> {
     run(cargo.env("ALLUVIUM_COMMITS", args.commits.to_string()))
 }
 
-/// Cargo, in the repository's root.
+/// Cargo, in the repository's root, as if typed in a shell.
+///
+/// The cargo that runs this process told it of its own package. Build scripts watch such variables: passed
+/// on, they would have half of all crates built anew, here and in the next shell.
 pub fn cargo() -> Result<Command> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_")) {
+        cargo.env_remove(name);
+    }
     cargo.current_dir(plugins::repository()?);
     Ok(cargo)
 }
