@@ -124,7 +124,7 @@ async fn what_was_rescued_is_explained() {
     bench.run_to_end("first");
     let second = [
         json!({"id": "x\u{1b}[31m", "price": 2.5}),
-        json!({"id": 3, "price": "n/a", "s": {"y": [1]}, "ID": 4}),
+        json!({"id": 3, "price": "n/a", "s": {"y": [1], "\u{1b}[2J": 1}, "ID": 4}),
         json!({"id": 4, "price": "none", "note": "n"}),
     ];
     send(&bench, &second).await;
@@ -133,17 +133,20 @@ async fn what_was_rescued_is_explained() {
     let fields = explained["fields"].as_array().unwrap();
     let short = |field: &Value| (field["path"].clone(), field["rows"].clone(), field["why"].clone());
     let found: Vec<_> = fields.iter().map(short).collect();
-    let expected =
-        [("price", 2, "type"), ("ID", 1, "case"), ("id", 1, "type"), ("note", 1, "not-added"), ("s.y", 1, "not-added")];
+    let expected = [
+        ("price", 2, "type"),
+        ("ID", 1, "case"),
+        ("id", 1, "type"),
+        ("note", 1, "not-added"),
+        ("s.\u{1b}[2J", 1, "name"),
+        ("s.y", 1, "not-added"),
+    ];
     assert_eq!(found, expected.map(|(path, rows, why)| (json!(path), json!(rows), json!(why))), "{explained:#}");
     assert_eq!((&explained["rows"], &fields[0]["kinds"]), (&json!(3), &json!({"string": 2})));
     assert_eq!((&fields[0]["example"], &fields[0]["offset"]), (&json!("\"n/a\""), &json!(2)));
     let text = printed(&bench, &["explain", "pipeline.toml"]);
     assert!(text.contains("_rescued has values of 3 rows") && text.contains("(0:2)"), "{text}");
-    assert!(
-        text.contains("`alluvium schema approve pipeline.toml s.y` makes it a column of type array<bigint>"),
-        "{text}"
-    );
+    assert!(text.contains("`alluvium schema approve pipeline.toml s.y` adds s.y array<bigint>"), "{text}");
     assert!(!text.contains('\u{1b}'), "records do not steer the terminal: {text:?}");
     // With a declared column beside it, the old values have a place, and that is told.
     bench.rewrite(&options("evolve = \"add\"\n"));
@@ -179,6 +182,10 @@ async fn a_plan_is_shown_with_all_that_is_written_besides() {
     // Nothing can be approved of a table that is not there.
     let error = refused(&bench, &["approve", "pipeline.toml"]);
     assert!(error.contains("there is no table in"), "{error}");
+    // Where all is read, the plugin is asked about the last records.
+    bench.run_to_end("run");
+    assert_eq!(told(&bench, &["diff", "pipeline.toml"])["adds"], json!([]));
+    assert_eq!(told(&bench, &["explain", "pipeline.toml"])["rows"], json!(0));
 }
 
 /// A pipeline that declares a column which the table has not, and whose owner approves of growth.

@@ -3,7 +3,7 @@
 use crate::infer::can_be_named;
 use crate::json::{Fault, Scanner};
 use crate::plan::same_name;
-use crate::{DecodeError, Decoder, Evolve, Kind, OnConflict, Plan, Shape};
+use crate::{Addition, DecodeError, Decoder, Evolve, Kind, OnConflict, Plan, Shape, additions};
 use alluvium_core::{DataType, Packed, Place};
 use arrow_array::cast::AsArray;
 use std::collections::BTreeMap;
@@ -50,12 +50,12 @@ pub enum Why {
     Type(DataType),
     /// The plan wants an object there.
     Object,
-    /// The field is new, and would be a column of this type if the owner approved.
-    NotApproved(DataType),
-    /// The field is new, would be a column of this type, and `evolve` adds none.
-    NotAdded(DataType),
-    /// The field is new and becomes a column of this type with the next record that has it.
-    New(DataType),
+    /// The table has no place for it, or for what is in it, and would get these if the owner approved.
+    NotApproved(Vec<Addition>),
+    /// The same where `evolve` adds nothing.
+    NotAdded(Vec<Addition>),
+    /// The table gets these with the next record that has it.
+    New(Vec<Addition>),
     /// The name differs only in case from this one, which is taken.
     Case(String),
     /// Delta can hold no such name.
@@ -194,7 +194,14 @@ impl Rescued {
         if field.older == field.rows {
             return Why::Older;
         }
+        let proposed = self.proposed(path);
         if let Some(data_type) = self.plan.type_at(path) {
+            // A list or map whose objects have new fields is in its column, and rescued whole besides. The
+            // fields of a struct are told apart.
+            let is_whole = !matches!(data_type, DataType::Struct(_));
+            if is_whole && !proposed.is_empty() {
+                return Self::held(self.plan.evolve, proposed);
+            }
             return Why::Type(data_type.clone());
         }
         if self.plan.opens(path) {
@@ -210,29 +217,35 @@ impl Rescued {
             return Why::Name;
         }
         let is_beside = !parent.is_empty() && self.plan.type_at(parent).is_none();
-        match self.proposal(path) {
-            Some(data_type) => match self.plan.evolve {
-                Evolve::Approve => Why::NotApproved(data_type),
-                Evolve::None => Why::NotAdded(data_type),
-                Evolve::Add | Evolve::Stop => Why::New(data_type),
-            },
-            None if is_beside => Why::Beside,
-            None if self.plan.room() == 0 => Why::Full,
-            None => Why::Untyped,
+        match proposed {
+            proposed if !proposed.is_empty() => Self::held(self.plan.evolve, proposed),
+            _ if is_beside => Why::Beside,
+            _ if self.plan.room() == 0 => Why::Full,
+            _ => Why::Untyped,
         }
     }
 
-    /// The type that the field would get if the plan grew.
-    fn proposal(&self, path: &[String]) -> Option<DataType> {
+    fn held(evolve: Evolve, proposed: Vec<Addition>) -> Why {
+        match evolve {
+            Evolve::Approve => Why::NotApproved(proposed),
+            Evolve::None => Why::NotAdded(proposed),
+            Evolve::Add | Evolve::Stop => Why::New(proposed),
+        }
+    }
+
+    /// What the table would get for the field alone if the plan grew.
+    fn proposed(&self, path: &[String]) -> Vec<Addition> {
         let (mut found, mut alone) = (&self.shape, Shape::default());
         let mut at = &mut alone;
         for name in path {
-            found = found.field(name)?;
+            let Some(field) = found.field(name) else { return Vec::new() };
+            found = field;
             at = at.field_mut(name);
         }
         at.clone_from(found);
         let adding = Plan { evolve: Evolve::Add, settled: true, ..self.plan.clone() };
-        adding.grow(&alone).ok()??.type_at(path).cloned()
+        let grown = adding.grow(&alone).ok().flatten();
+        grown.map_or_else(Vec::new, |grown| additions(Some(&self.plan.schema()), &grown.schema()))
     }
 }
 
@@ -304,6 +317,29 @@ mod tests {
         rescued.fields().map(told).collect()
     }
 
+    fn added(ddl: &[(&str, &str)]) -> Vec<Addition> {
+        let addition = |(at, kind): &(&str, &str)| Addition {
+            path: path::parse(at).unwrap(),
+            data_type: DataType::parse(kind).unwrap(),
+        };
+        ddl.iter().map(addition).collect()
+    }
+
+    /// What is to be approved goes by its name in the table, which need not be that in the record.
+    #[test]
+    fn additions_are_named_as_the_table_has_them() {
+        let columns = [("user", "struct<id:int>", "customer"), ("items", "array<struct<sku:string>>", "items")];
+        let plan = declared(Evolve::Approve, 1000, &columns);
+        let values = [r#"{"customer":{"tier":"gold"}}"#, r#"{"items":[{"sku":"a","qty":2}]}"#];
+        assert_eq!(
+            explained(&plan, &values),
+            [
+                ("customer.tier".to_owned(), 1, 0, Why::NotApproved(added(&[("user.tier", "string")]))),
+                ("items".to_owned(), 1, 0, Why::NotApproved(added(&[("items.element.qty", "bigint")]))),
+            ]
+        );
+    }
+
     const COLUMNS: [(&str, &str, &str); 4] = [
         ("id", "bigint", "id"),
         ("s", "struct<x:int>", "s"),
@@ -322,7 +358,7 @@ mod tests {
             r#"{"note":"n","gone":[],"a b":1,"ID":1,"address":{"zip":"1"},"_RESCUED":1}"#,
             r#"{"address":5}"#,
         ];
-        let (text, decimal) = (DataType::String, DataType::Decimal(10, 2));
+        let decimal = DataType::Decimal(10, 2);
         let x = DataType::parse("struct<x:int>").unwrap();
         assert_eq!(
             explained(&plan, &values),
@@ -335,9 +371,9 @@ mod tests {
                 ("amount".to_owned(), 2, 1, Why::Type(decimal)),
                 ("gone".to_owned(), 1, 0, Why::Untyped),
                 ("id".to_owned(), 2, 1, Why::Type(DataType::BigInt)),
-                ("note".to_owned(), 1, 0, Why::NotApproved(text)),
+                ("note".to_owned(), 1, 0, Why::NotApproved(added(&[("note", "string")]))),
                 ("s".to_owned(), 1, 0, Why::Type(x)),
-                ("s.y".to_owned(), 1, 0, Why::NotApproved(DataType::Boolean)),
+                ("s.y".to_owned(), 1, 0, Why::NotApproved(added(&[("s.y", "boolean")]))),
             ]
         );
         assert_eq!(
@@ -349,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_evolve_does_with_a_new_field_is_said() {
-        let text = || DataType::String;
+        let text = || added(&[("note", "string")]);
         for (evolve, most, why) in [
             (Evolve::None, 1000, Why::NotAdded(text())),
             (Evolve::Add, 1000, Why::New(text())),

@@ -182,11 +182,11 @@ pub enum SchemaAction {
     /// Add to the table what was held back: a commit of its own in the table's log.
     Approve(ApproveSchema),
     /// Tell which fields are in the rescued column, how often, why, and what to do.
-    Explain(ExplainSchema),
+    Explain(PlanSchema),
 }
 
 /// Records to look at, besides what the table holds.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub struct Look {
     /// Records of a file, one a line.
     #[arg(long, value_name = "FILE")]
@@ -214,13 +214,6 @@ pub struct ApproveSchema {
     pub columns: Vec<String>,
     #[command(flatten)]
     pub look: Look,
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ExplainSchema {
-    pub file: PathBuf,
     #[arg(long)]
     pub json: bool,
 }

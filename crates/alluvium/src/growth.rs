@@ -71,7 +71,7 @@ impl Outlook {
         };
         let most = look.sample.unwrap_or(default) as usize;
         if most > 0 {
-            chunks.extend(next_records(&loaded, &state, most).await?);
+            chunks.extend(next_records(&loaded, &state, most, decides).await?);
         }
         let looked_at = chunks.iter().map(|chunk| chunk.records().len()).sum();
         if decides && looked_at == 0 {
@@ -164,22 +164,28 @@ fn grow(planner: &Planner, shape: &Shape) -> Result<(), Error> {
     planner.grow(shape).map(drop)
 }
 
-/// The topic's next records: from the stored positions on, or from the oldest that the broker has.
-async fn next_records(loaded: &Loaded, state: &TableState, most: usize) -> Result<Vec<Chunk>, Failure> {
+/// The topic's next records: from the stored positions on, or from the oldest that the broker has. `or_last`:
+/// where there are none, the last of those before.
+async fn next_records(loaded: &Loaded, state: &TableState, most: usize, or_last: bool) -> Result<Vec<Chunk>, Failure> {
     let unreachable = |error: alluvium_kafka::Error| {
         let failure = Failure::classified(&error).context("the topic's next records cannot be looked at");
         failure.with_hint("--sample 0 looks at the table alone, --records FILE at records of a file")
     };
     let config = load::kafka_config(&loaded.file, &loaded.pipeline)?;
     let topic = KafkaTopic::connect(&config).map_err(unreachable)?;
-    let mut from: Vec<(Partition, i64)> = Vec::new();
-    for partition in topic.partitions().await.map_err(unreachable)? {
+    let partitions = topic.partitions().await.map_err(unreachable)?;
+    let share = i64::try_from(most / partitions.len().max(1)).unwrap_or(i64::MAX).max(1);
+    let (mut next, mut last): (Vec<(Partition, i64)>, Vec<(Partition, i64)>) = Default::default();
+    for partition in partitions {
         let watermarks = topic.watermarks(partition).await.map_err(unreachable)?;
         let stored = state.positions.iter().find(|(found, _)| *found == partition).map(|(_, at)| *at);
-        let next = stored.unwrap_or(watermarks.low).max(watermarks.low);
-        if next < watermarks.high {
-            from.push((partition, next));
+        let from = stored.unwrap_or(watermarks.low).max(watermarks.low);
+        if from < watermarks.high {
+            next.push((partition, from));
+        } else if watermarks.low < watermarks.high {
+            last.push((partition, watermarks.high.saturating_sub(share).max(watermarks.low)));
         }
     }
+    let from = if next.is_empty() && or_last { last } else { next };
     sample(&config, &from, most).await.map_err(unreachable)
 }

@@ -1,11 +1,11 @@
 //! `alluvium schema`
 
-use crate::cli::{ApproveSchema, ExplainSchema, Look, PlanSchema, Schema, SchemaAction};
+use crate::cli::{ApproveSchema, PlanSchema, Schema, SchemaAction};
 use crate::failure::Failure;
 use crate::growth::{Growth, Outlook, SAMPLE};
 use crate::text::{cut, escape};
 use crate::{load, output};
-use alluvium_core::{CommitInfo, CommitKind, DataType, Evolve};
+use alluvium_core::{CommitInfo, CommitKind, Evolve};
 use alluvium_schema::{Addition, Plan, RescuedField, Why, additions, path, select};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ async fn diff(arguments: PlanSchema) -> Result<(), Failure> {
 fn print_growth(file: &Path, outlook: &Outlook, growth: &Growth) {
     let Growth { adds, held, stops, waits } = growth;
     match (&outlook.state.schema, adds.is_empty()) {
-        (_, true) if stops.is_empty() => output::line("the next commit adds no columns"),
+        (_, true) if stops.is_empty() && waits.is_empty() => output::line("the next commit adds no columns"),
         (_, true) => {}
         (None, false) => output::line("there is no table yet; the first commit makes it with"),
         (Some(_), false) => output::line("the next commit adds"),
@@ -235,8 +235,8 @@ struct ExplainedField {
     offset: Option<i64>,
 }
 
-async fn explain(arguments: ExplainSchema) -> Result<(), Failure> {
-    let outlook = Outlook::new(&arguments.file, &Look::default(), 0).await?;
+async fn explain(arguments: PlanSchema) -> Result<(), Failure> {
+    let outlook = Outlook::new(&arguments.file, &arguments.look, 0).await?;
     let layout = outlook.layout()?;
     let rescued = outlook.rescued(layout.plan()).await?;
     let column = layout.plan().rescued().to_owned();
@@ -256,8 +256,9 @@ async fn explain(arguments: ExplainSchema) -> Result<(), Failure> {
         output::line(format!("{}: {}", escape(field.path.as_bytes()), kinds.join(", ")));
         let place = field.partition.zip(field.offset);
         let place = place.map_or_else(String::new, |(partition, offset)| format!(" ({partition}:{offset})"));
-        output::line(format!("  {}, as in {}{place}", field.message, cut(field.example.as_bytes(), EXAMPLE)));
-        output::line(format!("  {}", field.hint));
+        let (message, hint) = (escape(field.message.as_bytes()), escape(field.hint.as_bytes()));
+        output::line(format!("  {message}, as in {}{place}", cut(field.example.as_bytes(), EXAMPLE)));
+        output::line(format!("  {hint}"));
     }
     if others > 0 {
         output::line(format!("{others} values of further fields are not told apart"));
@@ -268,9 +269,15 @@ async fn explain(arguments: ExplainSchema) -> Result<(), Failure> {
 fn explained(file: &Path, rescued: &str, at: &[String], field: &RescuedField, why: &Why) -> ExplainedField {
     let name = path::join(at);
     let file = file.display();
-    let in_rescued = format!("get_json_object({rescued}, '{}')", json_path(at));
-    let approve = |data_type: &DataType| {
-        format!("`alluvium schema approve {file} {name}` makes it a column of type {data_type}; new records fill it")
+    let in_rescued = match json_path(at) {
+        Some(path) => format!("get_json_object({rescued}, '{path}')"),
+        None => rescued.to_owned(),
+    };
+    let told = |added: &[Addition]| added.iter().map(Addition::to_string).collect::<Vec<_>>().join(", ");
+    let approve = |added: &[Addition]| {
+        let names: Vec<_> = added.iter().map(|added| path::join(&added.path)).collect();
+        let (names, told) = (names.join(" "), told(added));
+        format!("`alluvium schema approve {file} {names}` adds {told}; new records fill it")
     };
     let declare = || match at.len() {
         1 => format!("declare a column of another name for it: [[schema.column]] with from = {name:?}"),
@@ -287,15 +294,9 @@ fn explained(file: &Path, rescued: &str, at: &[String], field: &RescuedField, wh
         Why::Object => {
             ("object", "columns are made of what is inside an object here, and this is none".to_owned(), declare())
         }
-        Why::NotApproved(data_type) => {
-            ("not-approved", "new, and nobody has approved it".to_owned(), approve(data_type))
-        }
-        Why::NotAdded(data_type) => {
-            ("not-added", "new, and evolve = \"none\" adds no columns".to_owned(), approve(data_type))
-        }
-        Why::New(data_type) => {
-            ("new", "new".to_owned(), format!("the next record that has it makes it a column of type {data_type}"))
-        }
+        Why::NotApproved(added) => ("not-approved", "new, and nobody has approved it".to_owned(), approve(added)),
+        Why::NotAdded(added) => ("not-added", "new, and evolve = \"none\" adds no columns".to_owned(), approve(added)),
+        Why::New(added) => ("new", "new".to_owned(), format!("the next record that has it adds {}", told(added))),
         Why::Case(taken) => (
             "case",
             format!("the name differs from {taken} only in case, or is that of the pipeline's own column"),
@@ -333,9 +334,8 @@ fn explained(file: &Path, rescued: &str, at: &[String], field: &RescuedField, wh
     }
 }
 
-/// A path as Spark's and DuckDB's functions on JSON text take it.
-fn json_path(at: &[String]) -> String {
-    let is_plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let part = |name: &String| if is_plain(name) { format!(".{name}") } else { format!("[\"{name}\"]") };
-    format!("${}", at.iter().map(part).collect::<String>())
+/// A path as Spark's functions on JSON text take it; none for names that would have to be quoted.
+fn json_path(at: &[String]) -> Option<String> {
+    let is_plain = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    at.iter().all(is_plain).then(|| format!("$.{}", at.join(".")))
 }
