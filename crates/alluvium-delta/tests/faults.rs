@@ -407,6 +407,31 @@ async fn letters_that_are_owed_are_written_before_anything_else() {
     assert_eq!(letters(&again).await, once(&[(0, 6, 7)]));
 }
 
+/// Approved columns are no rows, but an entry all the same.
+#[tokio::test]
+async fn growth_by_itself_moves_nothing_and_writes_what_is_owed_first() {
+    let (store, position) = ended_at("dead-letters:before").await;
+    let again = open(&store).await;
+    let info = wider(&again, (0, position, position + 1)).info;
+    let approved = schema(&[("approved", "string")]);
+    let version = again.grow(&info, &approved).await.unwrap().unwrap();
+    assert_eq!(letters(&again).await, once(&[(0, 6, 7)]));
+    let state = again.load().await.unwrap();
+    assert_eq!(state.positions.first().map(|(_, at)| *at), Some(position));
+    assert!(state.schema.as_ref().unwrap().field_with_name("approved").is_ok(), "{state:?}");
+    assert_eq!(state.schema, again.known_schema());
+    assert_eq!(again.grow(&info, &approved).await.unwrap(), None, "twice changes nothing");
+    let outcome = again.commit(&mut wider(&again, (0, position, position + 1))).await.unwrap();
+    assert_eq!(outcome, Outcome::Committed { version: version + 1 });
+
+    // What is there under another type stays; a table that is not there is not made.
+    let error = again.grow(&info, &schema(&[("approved", "date")])).await.unwrap_err();
+    assert!(matches!(&error, Error::Moved { column, .. } if column == "approved"), "{error:?}");
+    let absent: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let error = open(&absent).await.grow(&info, &approved).await.unwrap_err();
+    assert!(matches!(&error, Error::NoTable { .. }), "{error:?}");
+}
+
 #[tokio::test]
 async fn owed_letters_whose_file_is_gone_stop_the_pipeline() {
     use futures::TryStreamExt;

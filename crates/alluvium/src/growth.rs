@@ -6,7 +6,7 @@ use crate::load::{self, Loaded};
 use crate::local::{Local, chunks_of};
 use alluvium_config::{Mapping, Pipeline};
 use alluvium_core::seam::TableState;
-use alluvium_core::{Chunk, Evolve, Packed, Partition};
+use alluvium_core::{Chunk, Evolve, Packed};
 use alluvium_delta::{DeltaReader, TextRow};
 use alluvium_kafka::{KafkaTopic, sample};
 use alluvium_runtime::layout::Layout;
@@ -175,7 +175,7 @@ async fn next_records(loaded: &Loaded, state: &TableState, most: usize, or_last:
     let topic = KafkaTopic::connect(&config).map_err(unreachable)?;
     let partitions = topic.partitions().await.map_err(unreachable)?;
     let share = i64::try_from(most / partitions.len().max(1)).unwrap_or(i64::MAX).max(1);
-    let (mut next, mut last): (Vec<(Partition, i64)>, Vec<(Partition, i64)>) = Default::default();
+    let (mut next, mut last) = (Vec::new(), Vec::new());
     for partition in partitions {
         let watermarks = topic.watermarks(partition).await.map_err(unreachable)?;
         let stored = state.positions.iter().find(|(found, _)| *found == partition).map(|(_, at)| *at);
