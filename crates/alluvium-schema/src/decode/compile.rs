@@ -120,7 +120,7 @@ impl Compiler {
                 let Some((column, at)) = columns.first() else { return self.dropped(name, parent, None) };
                 let node = self.column(column, drops, parent, name);
                 let default = default(column);
-                Field { key, node, next: 0, column: *at, has_default: default.is_some(), default }
+                Field { key, node, next: 0, seen: 0, column: *at, has_default: default.is_some(), default }
             }
             Source::Columns(columns, _) => {
                 let id = self.place(name, source.on_conflict(), parent);
@@ -131,14 +131,14 @@ impl Compiler {
                 let twins = columns.iter().map(twin).collect::<Vec<_>>();
                 let has_default = twins.iter().any(|twin| twin.default.is_some());
                 let node = self.close(id, Sink::Twins(twins));
-                Field { key, node, next: 0, column: no_column, default: None, has_default }
+                Field { key, node, next: 0, seen: 0, column: no_column, default: None, has_default }
             }
             Source::Branch(inner) => {
                 let id = self.place(name, source.on_conflict(), parent);
                 let object = self.branch(inner, id);
                 let has_default = object.fields.iter().any(|field| field.has_default);
                 let node = self.close(id, Sink::Branch(Box::new(object)));
-                Field { key, node, next: 0, column: no_column, default: None, has_default }
+                Field { key, node, next: 0, seen: 0, column: no_column, default: None, has_default }
             }
             Source::Drop => self.dropped(name, parent, None),
         }
@@ -157,7 +157,7 @@ impl Compiler {
     fn dropped(&mut self, name: &str, parent: u32, data_type: Option<ArrowType>) -> Field {
         let id = self.place(name, OnConflict::Rescue, parent);
         let node = self.close(id, Sink::Dropped { data_type, len: 0 });
-        Field { key: Key::new(name), node, next: 0, column: usize::MAX, default: None, has_default: false }
+        Field { key: Key::new(name), node, next: 0, seen: 0, column: usize::MAX, default: None, has_default: false }
     }
 
     fn column(&mut self, column: &Column, drops: &[&[String]], parent: u32, name: &str) -> Node {
@@ -240,6 +240,7 @@ impl Compiler {
                             key: Key::new(&field.name),
                             node,
                             next: 0,
+                            seen: 0,
                             column: 0,
                             default: None,
                             has_default: false,

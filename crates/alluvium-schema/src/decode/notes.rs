@@ -174,12 +174,12 @@ impl Notes {
 /// The name that a key stands for.
 pub(super) fn unescaped(key: &[u8]) -> Cow<'_, [u8]> {
     match Scanner::new(key).string() {
-        Ok(text @ Text { escaped: true, .. }) => {
+        Ok(text @ Text::Escaped(_)) => {
             let mut name = Vec::with_capacity(key.len());
             text.append_to(&mut name);
             Cow::Owned(name)
         }
-        Ok(text) => Cow::Borrowed(text.raw),
+        Ok(Text::Plain(name)) => Cow::Borrowed(name),
         Err(_) => Cow::Borrowed(key),
     }
 }

@@ -4,6 +4,7 @@
 //! for the record is judged when its end is reached. When reading fails, the tree holds parts of
 //! the record and has to be cut back.
 
+use super::columns::Values;
 use super::map::{Members, read_map};
 use super::missing::push_missing;
 use super::notes::Notes;
@@ -11,6 +12,7 @@ use super::time;
 use super::tree::{List, Node, Object, Part, ROOT, Sink, Twin};
 use crate::json::{Fault, Number, Scanner, Text, quote};
 use crate::{Coercion, Derivation};
+use arrow_buffer::ArrowNativeType;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// How many bytes or entries of a buffer are kept from one chunk to the next.
@@ -108,13 +110,14 @@ fn read_object(
                 before = found;
                 likely = field.next;
                 let node = &mut field.node;
-                if node.len() > row {
+                if field.seen > row {
                     // The key was there before: the last one counts.
                     state.spend(node.end - node.id)?;
                     state.notes.void(node.mark, node.id..node.end);
                     node.truncate(row);
                 } else {
                     missing -= 1;
+                    field.seen = row + 1;
                 }
                 node.mark = state.notes.len();
                 read_value(scanner, node, depth + 1, state)?;
@@ -127,7 +130,7 @@ fn read_object(
     }
     if missing > 0 {
         for field in &mut object.fields {
-            if field.node.len() == row {
+            if field.seen <= row {
                 state.spend_null(&field.node)?;
                 if field.has_default { push_missing(field, state) } else { field.node.push_null() }
             }
@@ -192,41 +195,40 @@ pub(super) fn read_value(
             values.push_some(value.and_then(|value| value.try_into().ok()))
         }
         Sink::SmallInt(values) => {
-            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
-            values.push_some(value.and_then(|value| value.try_into().ok()))
+            read_numeric(scanner, first, in_string, scratch, values, |number| number.to_i64()?.try_into().ok())?
         }
         Sink::TinyInt(values) => {
-            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_i64);
-            values.push_some(value.and_then(|value| value.try_into().ok()))
+            read_numeric(scanner, first, in_string, scratch, values, |number| number.to_i64()?.try_into().ok())?
         }
         Sink::Double(values) => {
             let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_f64);
             values.push_some(value)
         }
-        Sink::Float(values) => {
-            let value = read_number(scanner, first, in_string, scratch)?.and_then(Number::to_f32);
-            values.push_some(value)
-        }
+        Sink::Float(values) => read_numeric(scanner, first, in_string, scratch, values, |number| number.to_f32())?,
         Sink::Decimal { values, scale, max, .. } => {
             // Decimals often travel as strings to stay exact.
-            let number = read_number(scanner, first, true, scratch)?;
-            let value = number.and_then(|number| number.to_decimal(*scale, *max));
+            let value = match read_number(scanner, first, true, scratch)? {
+                Some(number) => number.to_decimal(*scale, *max),
+                None => None,
+            };
             values.push_some(value)
         }
         Sink::String(bytes) => match read_text(scanner, first)? {
-            Some(text) if text.escaped => {
-                bytes.push(text.unescaped(scratch));
+            Some(Text::Plain(raw)) => {
+                bytes.push(raw);
                 true
             }
             Some(text) => {
-                bytes.push(text.raw);
+                bytes.push(text.unescaped(scratch));
                 true
             }
             None => false,
         },
         Sink::Timestamp { values, cache } => {
-            let text = read_text(scanner, first)?;
-            let value = text.and_then(|text| time::timestamp(text.unescaped(scratch), cache));
+            let value = match read_text(scanner, first)? {
+                Some(text) => time::timestamp(text.unescaped(scratch), cache),
+                None => None,
+            };
             values.push_some(value)
         }
         Sink::Boolean(values) => match read_boolean(scanner, first, in_string, scratch)? {
@@ -251,25 +253,14 @@ pub(super) fn read_value(
             }
             fits
         }
-        Sink::Date(values) => {
-            let text = read_text(scanner, first)?;
-            let value = text.and_then(|text| time::date(text.unescaped(scratch)));
-            values.push_some(value)
-        }
+        Sink::Date(values) => read_textual(scanner, first, scratch, values, time::date)?,
         Sink::TimestampNtz { values, cache } => {
-            let text = read_text(scanner, first)?;
-            let value = text.and_then(|text| time::wall_clock(text.unescaped(scratch), cache));
-            values.push_some(value)
+            read_textual(scanner, first, scratch, values, |text| time::wall_clock(text, cache))?
         }
         Sink::Epoch(values) => {
-            let number = read_number(scanner, first, false, scratch)?;
-            let value = number.and_then(|number| time::epoch(number, node.coercion));
-            values.push_some(value)
+            read_numeric(scanner, first, false, scratch, values, |number| time::epoch(number, node.coercion))?
         }
-        Sink::EpochDays(values) => {
-            let value = read_number(scanner, first, false, scratch)?.and_then(time::epoch_days);
-            values.push_some(value)
-        }
+        Sink::EpochDays(values) => read_numeric(scanner, first, false, scratch, values, time::epoch_days)?,
         Sink::Binary(bytes) => {
             let text = read_text(scanner, first)?;
             let decode = |text: Text<'_>| bytes.push_with(|out| STANDARD.decode_vec(text.unescaped(scratch), out)).ok();
@@ -299,18 +290,13 @@ pub(super) fn read_value(
             true
         }
         Sink::Part(part) => read_part(scanner, part, first, depth, state)?,
-        Sink::DateOf { values, cache } => {
-            let time = match node.coercion {
-                Coercion::None => {
-                    let text = read_text(scanner, first)?;
-                    text.and_then(|text| time::timestamp(text.unescaped(scratch), cache))
-                }
-                coercion => {
-                    let number = read_number(scanner, first, false, scratch)?;
-                    number.and_then(|number| time::epoch(number, coercion))
-                }
-            };
-            values.push_some(time.and_then(time::date_of))
+        Sink::DateOf { values, cache } if node.coercion == Coercion::None => {
+            let date = |text: &[u8]| time::date_of(time::timestamp(text, cache)?);
+            read_textual(scanner, first, scratch, values, date)?
+        }
+        Sink::DateOf { values, .. } => {
+            let date = |number: Number<'_>| time::date_of(time::epoch(number, node.coercion)?);
+            read_numeric(scanner, first, false, scratch, values, date)?
         }
         Sink::Dropped { len, .. } => {
             scanner.skip_value(depth)?;
@@ -348,16 +334,43 @@ fn read_number<'a: 's, 's>(
     in_string: bool,
     scratch: &'s mut Vec<u8>,
 ) -> Result<Option<Number<'s>>, Fault> {
-    match first {
-        b'-' | b'0'..=b'9' => scanner.number().map(Some),
-        b'"' if in_string => Ok(Number::parse(scanner.string()?.unescaped(scratch))),
-        _ => Ok(None),
-    }
+    Ok(match first {
+        b'-' | b'0'..=b'9' => Some(scanner.number()?),
+        b'"' if in_string => Number::parse(scanner.string()?.unescaped(scratch)),
+        _ => None,
+    })
 }
 
 #[inline(always)]
 fn read_text<'s>(scanner: &mut Scanner<'s>, first: u8) -> Result<Option<Text<'s>>, Fault> {
-    if first == b'"' { scanner.string().map(Some) } else { Ok(None) }
+    Ok(if first == b'"' { Some(scanner.string()?) } else { None })
+}
+
+/// Reads a number into one of the rarer columns, kept out of the way of the usual ones; whether it fits.
+#[inline(never)]
+fn read_numeric<T: ArrowNativeType>(
+    scanner: &mut Scanner<'_>,
+    first: u8,
+    in_string: bool,
+    scratch: &mut Vec<u8>,
+    values: &mut Values<T>,
+    convert: impl FnOnce(Number<'_>) -> Option<T>,
+) -> Result<bool, Fault> {
+    let number = read_number(scanner, first, in_string, scratch)?;
+    Ok(values.push_some(number.and_then(convert)))
+}
+
+/// The same for a string.
+#[inline(never)]
+fn read_textual<T: ArrowNativeType>(
+    scanner: &mut Scanner<'_>,
+    first: u8,
+    scratch: &mut Vec<u8>,
+    values: &mut Values<T>,
+    convert: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<bool, Fault> {
+    let text = read_text(scanner, first)?;
+    Ok(values.push_some(text.and_then(|text| convert(text.unescaped(scratch)))))
 }
 
 #[inline(always)]

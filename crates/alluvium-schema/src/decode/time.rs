@@ -28,7 +28,7 @@ pub(super) fn date(text: &[u8]) -> Option<i32> {
 
 /// Microseconds since the epoch of a date-time with its offset from UTC. Finer than a microsecond
 /// is cut off, which is towards the past.
-#[inline]
+#[inline(always)]
 pub(super) fn timestamp(text: &[u8], cache: &mut DateCache) -> Option<i64> {
     let (micros, offset) = date_time(text, cache)?;
     let micros = micros - offset_seconds(offset)? * MICROS;
@@ -70,7 +70,7 @@ fn in_range(micros: i64) -> Option<i64> {
 }
 
 /// Microseconds of date and time, and the text after them.
-#[inline]
+#[inline(always)]
 fn date_time<'t>(text: &'t [u8], cache: &mut DateCache) -> Option<(i64, &'t [u8])> {
     let (date, rest) = text.split_first_chunk::<10>()?;
     if *date != cache.date {
@@ -90,7 +90,7 @@ fn date_time<'t>(text: &'t [u8], cache: &mut DateCache) -> Option<(i64, &'t [u8]
 }
 
 /// Microseconds of a fraction of a second, and the text after it; 0 when there is none.
-#[inline]
+#[inline(always)]
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let Some(digits) = text.strip_prefix(b".") else {
         return Some((0, text));
@@ -107,7 +107,7 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((micros, rest))
 }
 
-#[inline]
+#[inline(always)]
 fn offset_seconds(text: &[u8]) -> Option<i64> {
     match *text {
         [b'Z' | b'z'] => Some(0),

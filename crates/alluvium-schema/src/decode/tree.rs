@@ -162,6 +162,8 @@ pub(super) struct Field {
     /// The field that came next in the objects read so far: records mostly have their keys in one
     /// order, whatever the order of the columns.
     pub(super) next: usize,
+    /// The number of the object that had the field last, from 1.
+    pub(super) seen: usize,
     /// The column of which this is the root, or one of those below a branch: unused inside columns.
     pub(super) column: usize,
     /// JSON for records that do not have the field.
@@ -265,6 +267,7 @@ impl Object {
     pub(super) fn truncate(&mut self, len: usize) {
         for field in &mut self.fields {
             field.node.truncate(len);
+            field.seen = field.seen.min(len);
         }
         self.len = self.len.min(len);
     }

@@ -132,7 +132,7 @@ impl<'a> Scanner<'a> {
         let stop = self.find_special(start);
         if self.bytes.get(stop) == Some(&b'"') {
             self.at = stop + 1;
-            return Ok(Text { raw: self.slice(start, stop), escaped: false });
+            return Ok(Text::Plain(self.slice(start, stop)));
         }
         self.string_with_escapes(start, stop)
     }
@@ -146,7 +146,7 @@ impl<'a> Scanner<'a> {
                 Some(b'"') => {
                     let raw = self.slice(start, self.at);
                     self.at += 1;
-                    return Ok(Text { raw, escaped: true });
+                    return Ok(Text::Escaped(raw));
                 }
                 Some(b'\\') => self.at = text::check_escape(self.bytes, self.at)?,
                 Some(_) => return Err(Fault::Control),
@@ -271,11 +271,10 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 /// first found may be marked wrongly: a borrow runs upwards.
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
-    let quotes = word ^ (ONES * b'"' as u64);
-    let backslashes = word ^ (ONES * b'\\' as u64);
-    let zeros = (quotes.wrapping_sub(ONES) & !quotes) | (backslashes.wrapping_sub(ONES) & !backslashes);
-    let controls = word.wrapping_sub(ONES * 0x20) & !word;
-    (zeros | controls) & HIGH_BITS
+    // With this bit turned a quote is 0x20, just above the control characters, which stay below it.
+    let low = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
+    let backslashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    (low | backslashes) & !word & HIGH_BITS
 }
 
 #[cfg(test)]

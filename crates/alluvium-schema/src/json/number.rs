@@ -89,6 +89,7 @@ impl<'a> Number<'a> {
     }
 
     /// The number that is the whole of `text`.
+    #[inline(always)]
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let (number, end) = Self::scan(text, 0)?;
         (end == text.len()).then_some(number)

@@ -4,10 +4,11 @@ use super::Fault;
 
 /// What stands between the quotes of a string that was scanned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Text<'a> {
-    pub(crate) raw: &'a [u8],
-    /// Whether `raw` holds escape sequences; they are valid.
-    pub(crate) escaped: bool,
+pub(crate) enum Text<'a> {
+    /// The characters themselves.
+    Plain(&'a [u8]),
+    /// With escape sequences, which are valid.
+    Escaped(&'a [u8]),
 }
 
 impl<'a> Text<'a> {
@@ -17,26 +18,37 @@ impl<'a> Text<'a> {
     where
         'a: 's,
     {
-        if !self.escaped {
-            return self.raw;
+        match self {
+            Self::Plain(raw) => raw,
+            Self::Escaped(raw) => {
+                scratch.clear();
+                unescape(raw, scratch);
+                scratch
+            }
         }
-        scratch.clear();
-        self.append_to(scratch);
-        scratch
     }
 
     /// Appends the characters that the string stands for.
+    #[inline(always)]
     pub(crate) fn append_to(self, out: &mut Vec<u8>) {
-        let mut rest = self.raw;
-        while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
-            out.extend_from_slice(rest.get(..at).unwrap_or_default());
-            let character = escaped_char(rest, at);
-            let (character, end) = character.unwrap_or((char::REPLACEMENT_CHARACTER, rest.len()));
-            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-            rest = rest.get(end..).unwrap_or_default();
+        match self {
+            Self::Plain(raw) => out.extend_from_slice(raw),
+            Self::Escaped(raw) => unescape(raw, out),
         }
-        out.extend_from_slice(rest);
     }
+}
+
+#[inline(never)]
+fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        let character = escaped_char(rest, at);
+        let (character, end) = character.unwrap_or((char::REPLACEMENT_CHARACTER, rest.len()));
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = rest.get(end..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
 }
 
 /// Checks the escape sequence whose backslash stands at `at`; where it ends.
