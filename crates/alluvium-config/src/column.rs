@@ -159,7 +159,12 @@ fn name_fault(name: &str) -> Option<String> {
 fn data_type(item: &Item<'_>) -> Option<DataType> {
     let text = item.string("decimal(10,2)")?;
     match DataType::parse(text) {
-        Ok(data_type) => match type_fault(&data_type, 1) {
+        Ok(data_type) if data_type.is_too_deep() => {
+            let message = "the type nests deeper than the schema of a Delta table may".to_owned();
+            item.refuse(message, "41 structs in each other, or 123 lists");
+            None
+        }
+        Ok(data_type) => match type_fault(&data_type) {
             None => Some(data_type),
             Some((message, allowed)) => {
                 item.refuse(message, allowed);
@@ -244,18 +249,16 @@ fn type_problem(item: &Item<'_>, text: &str, error: &TypeError) -> Problem {
 }
 
 /// What keeps records from becoming values of a type, and what is allowed.
-fn type_fault(data_type: &DataType, depth: usize) -> Option<(String, &'static str)> {
+fn type_fault(data_type: &DataType) -> Option<(String, &'static str)> {
     match data_type {
-        // A record is the first level.
-        _ if depth >= MAX_PATH => Some(("the type is nested deeper than records are".to_owned(), "at most 127 levels")),
-        DataType::Array(element) => type_fault(element, depth + 1),
+        DataType::Array(element) => type_fault(element),
         DataType::Map(key, _) if **key != DataType::String => {
             Some((format!("the keys of a map are of type {key}"), "keys of type string, as JSON has them"))
         }
-        DataType::Map(_, value) => type_fault(value, depth + 1),
+        DataType::Map(_, value) => type_fault(value),
         DataType::Struct(fields) => fields.iter().find_map(|field| match name_fault(&field.name) {
             Some(fault) => Some((format!("the field name {} {fault}", quoted(&field.name)), NAMES)),
-            None => type_fault(&field.data_type, depth + 1),
+            None => type_fault(&field.data_type),
         }),
         _ => None,
     }

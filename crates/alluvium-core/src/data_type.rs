@@ -9,6 +9,16 @@ use std::sync::Arc;
 /// The deepest nesting of a type that is accepted.
 pub const MAX_DEPTH: usize = 128;
 
+/// How deep the type of a column may nest, as levels of the JSON text that a table's schema is stored
+/// as. Many readers of Delta tables, our own among them, take no more than 127: a table with a deeper
+/// column could not be opened any more. Three are the schema's own, and one the metadata of a field.
+pub const DEEPEST: usize = 127 - STRUCT_DEPTH - 1;
+
+/// Levels that a struct stands for: itself, the list of its fields, a field.
+pub const STRUCT_DEPTH: usize = 3;
+/// Levels that a list or a map stands for.
+pub const LIST_DEPTH: usize = 1;
+
 /// A type of a Delta table's column. Text form: Spark's DDL, as in `array<struct<sku:string,qty:int>>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
@@ -65,6 +75,26 @@ impl DataType {
     /// Whether the type holds others.
     pub fn is_nested(&self) -> bool {
         matches!(self, Self::Array(_) | Self::Map(..) | Self::Struct(_))
+    }
+
+    /// Whether it nests deeper than the schema of a table may.
+    pub fn is_too_deep(&self) -> bool {
+        self.is_deeper_than(DEEPEST)
+    }
+
+    fn is_deeper_than(&self, levels: usize) -> bool {
+        let own = match self {
+            Self::Array(_) | Self::Map(..) => LIST_DEPTH,
+            Self::Struct(_) => STRUCT_DEPTH,
+            _ => 0,
+        };
+        let Some(below) = levels.checked_sub(own) else { return true };
+        match self {
+            Self::Array(element) => element.is_deeper_than(below),
+            Self::Map(key, value) => key.is_deeper_than(below) || value.is_deeper_than(below),
+            Self::Struct(fields) => fields.iter().any(|field| field.data_type.is_deeper_than(below)),
+            _ => false,
+        }
     }
 
     /// The Arrow type that holds it; every nested field is nullable, map keys excepted.

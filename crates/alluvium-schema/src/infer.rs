@@ -1,8 +1,9 @@
 //! From shapes to types, and the growth of plans.
 
-use crate::plan::{DEEPEST, LIST_DEPTH, STRUCT_DEPTH, forbidden, leaves};
+use crate::plan::{forbidden, leaves};
 use crate::{Coercion, Column, Evolve, GrowError, Plan, Shape, path};
-use alluvium_core::{DataType, data_type};
+use alluvium_core::DataType;
+use alluvium_core::data_type::{self, DEEPEST, LIST_DEPTH, STRUCT_DEPTH};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 

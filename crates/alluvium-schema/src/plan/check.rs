@@ -1,6 +1,6 @@
 //! Finding all that is wrong with a plan.
 
-use super::{Column, DEEPEST, LIST_DEPTH, Origin, Plan, STRUCT_DEPTH, forbidden, leaves, same_name};
+use super::{Column, Origin, Plan, forbidden, leaves, same_name};
 use crate::{Decoder, Evolve, OnConflict, PlanError, PlanOptions, path};
 use alluvium_core::{DataType, Packed};
 use serde::Deserialize;
@@ -130,7 +130,7 @@ pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
         errors.push(PlanError::PathEmpty { column: column.name.clone() });
     }
     // Deep types first: what follows walks them.
-    if is_too_deep(&column.data_type, DEEPEST) {
+    if column.data_type.is_too_deep() {
         errors.push(PlanError::TypeDepth { column: column.name.clone() });
         return;
     }
@@ -164,22 +164,6 @@ pub(super) fn check_structure(column: &Column, errors: &mut Vec<PlanError>) {
             }
             errors.push(PlanError::Coercion { column: name, coercion: coercion.name(), data_type });
         }
-    }
-}
-
-/// Whether the type nests deeper than a table's schema may.
-fn is_too_deep(data_type: &DataType, deepest: usize) -> bool {
-    let levels = match data_type {
-        DataType::Array(_) | DataType::Map(..) => LIST_DEPTH,
-        DataType::Struct(_) => STRUCT_DEPTH,
-        _ => 0,
-    };
-    let Some(below) = deepest.checked_sub(levels) else { return true };
-    match data_type {
-        DataType::Array(element) => is_too_deep(element, below),
-        DataType::Map(key, value) => is_too_deep(key, below) || is_too_deep(value, below),
-        DataType::Struct(fields) => fields.iter().any(|field| is_too_deep(&field.data_type, below)),
-        _ => false,
     }
 }
 

@@ -202,16 +202,6 @@ pub(crate) fn forbidden(name: &str) -> Option<char> {
     name.chars().find(|character| character.is_control() || " ,;{}()=".contains(*character))
 }
 
-/// How deep the type of a column may nest, as levels of the JSON text that a table's schema is stored
-/// as. Many readers of Delta tables, our own among them, take no more than 127: a table with a deeper
-/// column could not be opened any more. Three are the schema's own, and one the metadata of a field.
-pub(crate) const DEEPEST: usize = 127 - STRUCT_DEPTH - 1;
-
-/// Levels that a struct stands for: itself, the list of its fields, a field.
-pub(crate) const STRUCT_DEPTH: usize = 3;
-/// Levels that a list or a map stands for.
-pub(crate) const LIST_DEPTH: usize = 1;
-
 /// How many columns of values a type makes.
 pub(crate) fn leaves(data_type: &DataType) -> usize {
     match data_type {
