@@ -27,12 +27,13 @@ async fn side_by_side(name: &str, plugin: &str, with: &str, values: &[&str]) -> 
     let mut bench = Workbench::new(sandbox.brokers(), &healthy, &Options::default());
     let schema =
         "[[schema.column]]\nname = \"id\"\ntype = \"bigint\"\n[[schema.column]]\nname = \"text\"\ntype = \"string\"\n";
-    let options = Options {
-        transforms: transform(plugin, with),
-        schema: schema.to_owned(),
-        limits: LIMITS.to_owned(),
-        ..Options::default()
+    let (transforms, schema) = match plugin {
+        "hostile-mapping" => {
+            (String::new(), format!("mapping = {{ plugin = {:?}, with = {with} }}\n", workbench::plugin(plugin)))
+        }
+        _ => (transform(plugin, with), schema.to_owned()),
     };
+    let options = Options { transforms, schema, limits: LIMITS.to_owned(), ..Options::default() };
     bench.write("hostile.toml", &hostile, &options);
     let producer = Producer::connect(sandbox.brokers(), &[]).unwrap();
     for value in values {
@@ -137,6 +138,10 @@ hostile! {
     column_gives_text_that_is_not_utf8: stops_its_pipeline("hostile-column", "utf8-invalid", "UTF-8");
     column_gives_too_much: stops_its_pipeline("hostile-column", "values-bomb", "");
     record_always_loops: stops_its_pipeline("hostile-record", "loop", "time");
+    mapping_always_loops: stops_its_pipeline("hostile-mapping", "loop", "time");
+    mapping_always_hoards: stops_its_pipeline("hostile-mapping", "memory", "memory");
+    mapping_always_traps: stops_its_pipeline("hostile-mapping", "trap", "unreachable");
+    mapping_gives_nonsense: stops_its_pipeline("hostile-mapping", "type-unknown", "unknown type 'strng'");
 }
 
 /// Of two pipelines in one process, one has a plugin that loops on a record now and then, so that its

@@ -178,6 +178,47 @@ async fn what_is_not_approved_is_kept_in_the_rescue_column() {
     assert!(process.err().contains("nobody has approved them: test, event_time, order_date"), "{}", process.err());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_field_stops_the_pipeline_that_asks_for_it_and_says_where() {
+    let (_sandbox, bench) = workbench("evolve = \"stop\"\n");
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    send(&bench, &[json!({"id": 2}), json!({"id": 3, "note": {"x": 1}}), json!({"id": 4})]).await;
+    for name in ["second", "third"] {
+        let told = bench.run_refused(name);
+        assert!(told.contains("partition 0, offsets [1, 4)"), "{told}");
+        assert!(told.contains("the records have fields that the table has not: note"), "{told}");
+        assert!(told.contains("add them with `alluvium schema approve FILE`"), "{told}");
+        assert_eq!(rows(&bench, &["id"]).await, [[json!(1)]], "nothing past the last commit");
+    }
+    let mut approve = bench.alluvium("approve", &["schema", "approve", "pipeline.toml"], &[]);
+    assert!(approve.wait(PATIENCE).success(), "{}", approve.err());
+    bench.run_to_end("fourth");
+    let found = rows(&bench, &["id", "note"]).await;
+    assert_eq!(found[1..], [[json!(2), Value::Null], [json!(3), json!({"x": 1})], [json!(4), Value::Null]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_without_a_plan_says_for_which_records() {
+    let with = r#"{ mode = "err-marker", marker = "odd" }"#;
+    let (_sandbox, bench) =
+        workbench(&format!("mapping = {{ plugin = {:?}, with = {with} }}", plugin("hostile-mapping")));
+    send(&bench, &[json!({"id": 1, "odd": 1})]).await;
+    let mut process = bench.run("first", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(1), "{}", process.err());
+    assert!(process.err().contains("partition 0, offsets [0, 1)"), "a first batch: {}", process.err());
+    let (_sandbox, bench) =
+        workbench(&format!("mapping = {{ plugin = {:?}, with = {with} }}", plugin("hostile-mapping")));
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    send(&bench, &[json!({"id": 2}), json!({"id": 3, "odd": 1})]).await;
+    let mut process = bench.run("second", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(1), "{}", process.err());
+    assert!(process.err().contains("partition 0, offsets [1, 3)"), "{}", process.err());
+    assert!(process.err().contains("a record has the field 'odd'"), "{}", process.err());
+    assert_eq!(rows(&bench, &["id"]).await, [[json!(1)]]);
+}
+
 /// What a plugin can get wrong about a plan as a whole, and how it can misbehave: the pipeline stops before
 /// anything is written, and says which column is at fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

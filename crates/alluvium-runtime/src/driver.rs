@@ -455,7 +455,8 @@ impl<S: Source, T: Table> Driver<S, T> {
         let learn = move || {
             let mut shape = Shape::default();
             chunks.iter().try_for_each(|(chunk, _)| stages.observe(chunk, &mut shape))?;
-            planner.learn(&shape)?;
+            let spans = || chunks.iter().map(|(chunk, _)| (chunk.partition(), chunk.span()));
+            planner.learn(&shape).map_err(|error| error.of(spans()))?;
             Ok::<_, Error>(chunks)
         };
         let chunks = match self.options.compute {

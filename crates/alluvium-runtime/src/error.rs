@@ -5,6 +5,9 @@ use alluvium_core::{Classified, ErrorClass, Fault, Partition, Span};
 use alluvium_schema::PlanError;
 use arrow_schema::ArrowError;
 
+/// How many chunks of a first batch an error names.
+const MOST_SPANS: usize = 4;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the topic cannot be read")]
@@ -25,6 +28,8 @@ pub enum Error {
     MappingPlugin { plugin: String, source: Fault },
     #[error("columns are to be added to the table, and nobody has approved them: {}", .columns.join(", "))]
     NotApproved { columns: Vec<String> },
+    #[error("{records}: there are no columns for what they hold")]
+    Columns { records: String, source: Box<Error> },
     #[error("the mapping plan cannot grow")]
     Grow(#[source] alluvium_schema::GrowError),
     #[error("plugin {plugin} {access} column {column} as {wanted}, but the pipeline has it as {found}")]
@@ -67,9 +72,24 @@ fn list(errors: &[PlanError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
+impl Error {
+    /// Says for which records there is no plan.
+    pub(crate) fn of(self, records: impl IntoIterator<Item = (Partition, Span)>) -> Self {
+        let told = |(partition, span)| format!("partition {partition}, offsets {span}");
+        let mut records = records.into_iter();
+        let mut parts = records.by_ref().take(MOST_SPANS).map(told).collect::<Vec<_>>();
+        let others = records.count();
+        if others > 0 {
+            parts.push(format!("and {others} more chunks"));
+        }
+        Self::Columns { records: parts.join("; "), source: Box::new(self) }
+    }
+}
+
 impl Classified for Error {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Columns { source, .. } => source.class(),
             Self::Source(source)
             | Self::Load(source)
             | Self::Encode { source, .. }
@@ -97,6 +117,7 @@ impl Classified for Error {
 
     fn hint(&self) -> Option<String> {
         let own = match self {
+            Self::Columns { source, .. } => return source.hint(),
             Self::Source(source)
             | Self::Load(source)
             | Self::Encode { source, .. }

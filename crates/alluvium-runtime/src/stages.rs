@@ -221,7 +221,7 @@ impl Stages {
         let failed = |source| Error::Decode { partition: chunk.partition(), span: chunk.span(), source };
         let mut decoded = self.decoder.decode(&raw.values).map_err(failed)?;
         if let Some(shape) = &decoded.unknown {
-            let grown = self.planner.grow(shape)?;
+            let grown = self.planner.grow(shape).map_err(|error| error.of([(chunk.partition(), chunk.span())]))?;
             if !Arc::ptr_eq(&grown, &self.layout) {
                 self.follow(grown);
                 decoded = self.decoder.decode(&raw.values).map_err(failed)?;
