@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod anew;
+mod asked;
 mod commands;
 mod crash;
 mod disk;

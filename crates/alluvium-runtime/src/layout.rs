@@ -64,3 +64,24 @@ impl Layout {
         RecordBatch::try_new(self.schema.clone(), columns)
     }
 }
+
+/// The columns of both schemas. Columns of one name are of one type, of which one may have more fields:
+/// types of a pipeline only grow. It is whole plans that may leave a column out, where a plugin makes them.
+pub(crate) fn joined(one: &SchemaRef, other: &SchemaRef) -> SchemaRef {
+    if Arc::ptr_eq(one, other) || one == other {
+        return one.clone();
+    }
+    let (wide, narrow) = if leaves(one.fields()) > leaves(other.fields()) { (one, other) } else { (other, one) };
+    let fields_of = |field: &Field| leaves(&[Arc::new(field.clone())].into_iter().collect());
+    let widest = |field: &Arc<Field>| match narrow.field_with_name(field.name()) {
+        Ok(other) if fields_of(other) > fields_of(field) => Arc::new(other.clone()),
+        _ => field.clone(),
+    };
+    let lacking = narrow.fields().iter().filter(|field| wide.field_with_name(field.name()).is_err());
+    Arc::new(Schema::new(wide.fields().iter().map(widest).chain(lacking.cloned()).collect::<Vec<_>>()))
+}
+
+/// How many columns there are, with all fields inside them.
+fn leaves(fields: &arrow_schema::Fields) -> usize {
+    Schema::new(fields.clone()).flattened_fields().len()
+}

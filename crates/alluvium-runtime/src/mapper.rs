@@ -14,20 +14,20 @@ const MOST_PATHS: usize = 10_000;
 /// Answers that are kept.
 const MOST_ANSWERS: usize = 64;
 
-type Question = (SourceShape, Option<Vec<TableColumn>>);
-
 /// A plugin with all that it was asked, and what it answered.
 #[derive(Debug)]
 pub(crate) struct Mapper {
     plugin: Arc<MappingPlugin>,
     shape: Shape,
-    answers: HashMap<Question, MappingAnswer>,
+    /// By the fingerprint of what the plugin, of one digest, was told.
+    answers: HashMap<String, MappingAnswer>,
+    questions: u64,
     full: bool,
 }
 
 impl Mapper {
     pub(crate) fn new(plugin: Arc<MappingPlugin>) -> Self {
-        Self { plugin, shape: Shape::default(), answers: HashMap::new(), full: false }
+        Self { plugin, shape: Shape::default(), answers: HashMap::new(), questions: 0, full: false }
     }
 
     /// All that was seen of the records.
@@ -41,11 +41,11 @@ impl Mapper {
         if self.full {
             return false;
         }
-        let mut all = self.shape.clone();
-        all.merge(shape.clone());
-        if all == self.shape {
+        if self.shape.holds(shape) {
             return false;
         }
+        let mut all = self.shape.clone();
+        all.merge(shape.clone());
         if all.paths() > MOST_PATHS {
             self.full = true;
             tracing::warn!(
@@ -62,22 +62,38 @@ impl Mapper {
     pub(crate) fn plan(&mut self, table: Option<&Schema>, options: &PlanOptions) -> Result<Plan, Error> {
         let hidden = |name: &str| options.reserved.iter().chain([&options.rescued]).any(|other| other == name);
         let table = table.map(|schema| table_columns(schema, hidden));
-        let question = (source_shape(&self.shape), table);
-        let answer = match self.answers.get(&question) {
+        let source = source_shape(&self.shape);
+        let fingerprint = self.fingerprint(&source, table.as_deref());
+        let answer = match self.answers.get(&fingerprint) {
             Some(answer) => answer.clone(),
             None => {
-                let answer = self.plugin.plan(&question.0, question.1.as_deref());
+                self.questions += 1;
+                let answer = self.plugin.plan(&source, table.as_deref());
                 let answer = answer.map_err(|error| self.failed(alluvium_core::Fault::new(error)))?;
+                let plugin = &self.plugin.reference().name;
+                let (fields, columns) = (source.fields.len(), answer.columns.len());
+                tracing::info!(%plugin, fields, columns, %fingerprint, "the plugin has decided on the columns");
                 if self.answers.len() >= MOST_ANSWERS {
                     self.answers.clear();
                 }
-                self.answers.insert(question, answer.clone());
+                self.answers.insert(fingerprint, answer.clone());
                 answer
             }
         };
         let drops = options.drops.iter().cloned().chain(answer.drops).collect();
         let columns = answer.columns.into_iter().map(column_spec).collect();
         Plan::mapped(columns, PlanOptions { drops, ..options.clone() }).map_err(|problems| self.wrong(problems))
+    }
+
+    /// How often the plugin was asked.
+    pub(crate) fn questions(&self) -> u64 {
+        self.questions
+    }
+
+    /// Stands for the plugin and all that it is told.
+    fn fingerprint(&self, source: &SourceShape, table: Option<&[TableColumn]>) -> String {
+        let told = format!("{}\n{source:?}\n{table:?}", self.plugin.reference().digest);
+        alluvium_wasm::digest(told.as_bytes())
     }
 
     /// What is wrong with a plan of the plugin.

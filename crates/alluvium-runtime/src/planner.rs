@@ -1,7 +1,7 @@
 //! The mapping plan that all workers of a pipeline share, and how it grows.
 
 use crate::error::Error;
-use crate::layout::Layout;
+use crate::layout::{Layout, joined};
 use crate::mapper::Mapper;
 use crate::metadata::MetadataColumns;
 use crate::stages::Plugins;
@@ -34,8 +34,18 @@ struct Current {
     layout: Arc<Layout>,
     /// The table that the layout is for.
     table: Option<SchemaRef>,
+    /// The columns of the table and of every layout since it was read, whose rows may be on their way to it.
+    known: SchemaRef,
     /// How often the plan was made anew over the table: a plan for an earlier state is of no use.
     reloads: u64,
+}
+
+impl Current {
+    fn new(layout: Arc<Layout>, table: &TableState, reloads: u64) -> Self {
+        let own = layout.schema();
+        let known = table.schema.as_ref().map_or_else(|| own.clone(), |table| joined(table, own));
+        Self { layout, table: table.schema.clone(), known, reloads }
+    }
 }
 
 /// What does not change while a pipeline runs.
@@ -71,10 +81,15 @@ impl Planner {
         let base = Base { mapping: pipeline.schema.mapping.clone(), options, accesses, metadata, partition_by };
         let layout = Arc::new(base.layout(table)?);
         let mapper = plugins.mapping().map(|plugin| Mapper::new(plugin.clone()));
-        let current = Current { layout, table: table.schema.clone(), reloads: 0 };
+        let current = Current::new(layout, table, 0);
         let (current, growth) = (Mutex::new(current), Mutex::new(mapper));
         let planner = Self { base, current, growth, full: AtomicBool::new(false) };
         planner.tell_full(&planner.layout());
+        let layout = planner.layout();
+        let unfilled = layout.plan().unfilled().map(quoted).collect::<Vec<_>>().join(", ");
+        if !unfilled.is_empty() {
+            tracing::warn!("columns of the table that the pipeline does not declare are null in its rows: {unfilled}");
+        }
         Ok(planner)
     }
 
@@ -89,7 +104,7 @@ impl Planner {
         self.tell_full(&layout);
         let mut current = lock(&self.current);
         let reloads = current.reloads + 1;
-        *current = Current { layout, table: table.schema.clone(), reloads };
+        *current = Current::new(layout, table, reloads);
         Ok(())
     }
 
@@ -99,9 +114,12 @@ impl Planner {
         if current.table.as_deref() == Some(table) {
             return false;
         }
-        let known = [Some(current.layout.schema()), current.table.as_ref()];
-        let is_known = |field: &Arc<Field>| known.iter().flatten().any(|schema| has_all_of(schema, field));
-        !table.fields().iter().all(is_known)
+        !table.fields().iter().all(|field| has_all_of(&current.known, field))
+    }
+
+    /// How often the plugin that decides on the mapping was asked.
+    pub fn questions(&self) -> u64 {
+        lock(&self.growth).as_ref().map_or(0, Mapper::questions)
     }
 
     /// Whether the columns are still to be inferred from a first batch.
@@ -149,6 +167,7 @@ impl Planner {
         let mut current = lock(&self.current);
         // Decoders are made anew for another layout.
         if current.reloads == from.reloads && layout != *current.layout {
+            current.known = joined(&current.known, layout.schema());
             current.layout = Arc::new(layout);
         }
         Ok(())
@@ -183,19 +202,19 @@ impl Base {
     /// The plan of the plugin that decides on the mapping, grown by what it leaves to the pipeline. None
     /// when it has been asked about all that is in `shape`.
     fn asked(&self, mapper: &mut Mapper, current: &Current, shape: &Shape) -> Result<Option<Plan>, Error> {
-        let Current { layout, table, .. } = current;
+        let Current { layout, table, known, .. } = current;
         let settled = layout.plan().is_settled();
         let is_new = mapper.observe(shape);
         if (settled && !is_new) || mapper.shape().is_empty() {
             return Ok(None);
         }
-        let mut plan = mapper.plan(table.as_deref(), &self.options)?;
-        if let Some(table) = table {
-            plan = plan.with_table(table).map_err(|problems| mapper.wrong(problems))?;
-        }
-        // Plans only grow: rows of the present one may be on their way. What is held back is not in it.
-        if settled && (self.options.evolve != Evolve::Approve || table.is_none()) {
-            plan = plan.with_table(&layout.plan().schema()).map_err(|problems| mapper.wrong(problems))?;
+        // The table as it will be: rows of the present plan and those before may be on their way to it.
+        let will_be = if settled { Some(known) } else { table.as_ref() };
+        let mut plan = mapper.plan(will_be.map(|schema| &**schema), &self.options)?;
+        // What is held back until it is approved is in no layout either.
+        let over = if self.options.evolve == Evolve::Approve { table.as_ref().or(will_be) } else { will_be };
+        if let Some(over) = over {
+            plan = plan.with_table(over).map_err(|problems| mapper.wrong(problems))?;
         }
         let grown = plan.grow(mapper.shape()).map_err(Error::Grow)?;
         Ok(Some(grown.unwrap_or(plan)))

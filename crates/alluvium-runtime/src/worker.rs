@@ -3,6 +3,7 @@
 use crate::budget::{Budget, Charge};
 use crate::driver::Compute;
 use crate::error::Error;
+use crate::layout::joined;
 use crate::stages::Stages;
 use alluvium_core::seam::{RowWriter, Table};
 use alluvium_core::{Chunk, Counts, DeadLetter, Edge, Fault, Partition, Span};
@@ -170,7 +171,8 @@ impl<T: Table> State<T> {
             }
         }
         self.account(chunk, processed.counts)?;
-        self.share.schema = Some(schema.clone());
+        let all = self.share.schema.as_ref().map_or_else(|| schema.clone(), |all| joined(all, schema));
+        self.share.schema = Some(all);
         self.share.plan = Some(processed.layout.plan_digest().to_owned());
         self.letters += processed.dead_letters.iter().map(DeadLetter::memory).sum::<usize>();
         self.share.dead_letters.extend(processed.dead_letters);

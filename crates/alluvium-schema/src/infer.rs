@@ -209,14 +209,12 @@ impl Extension<'_> {
                 let deepest = deepest.saturating_sub(LIST_DEPTH);
                 shape.element().is_some_and(|shape| self.extend_at("element", element, shape, inner, deepest))
             }
-            // The fields of an object that is a map are its keys.
+            // The fields of an object that is a map are its keys: all its values are of one type.
             DataType::Map(_, value) => {
                 let deepest = deepest.saturating_sub(LIST_DEPTH);
-                let mut added = false;
-                for (_, shape) in shape.fields() {
-                    added |= self.extend_at("value", value, shape, inner, deepest);
-                }
-                added
+                let mut all = Shape::default();
+                shape.fields().for_each(|(_, shape)| all.merge(shape.clone()));
+                self.extend_at("value", value, &all, inner, deepest)
             }
             _ => false,
         }

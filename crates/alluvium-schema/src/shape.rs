@@ -164,6 +164,23 @@ impl Shape {
         }
     }
 
+    /// Whether all that `other` has seen was seen here.
+    pub fn holds(&self, other: &Self) -> bool {
+        let element = match (&self.element, &other.element) {
+            (_, None) => true,
+            (Some(own), Some(other)) => own.holds(other),
+            (None, Some(_)) => false,
+        };
+        let field = |(name, other): (&str, &Self)| self.field(name).is_some_and(|own| own.holds(other));
+        element
+            && (self.null || !other.null)
+            && (self.boolean || !other.boolean)
+            && (self.string || !other.string)
+            && (self.object || !other.object)
+            && self.numbers.joined(other.numbers) == self.numbers
+            && other.fields().all(field)
+    }
+
     /// Whether nothing was seen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

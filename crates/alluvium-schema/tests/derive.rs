@@ -79,10 +79,10 @@ fn one_value_makes_several_columns() {
     assert_eq!(
         told,
         [
-            (2, "sku: expected int, found \"X-1-2\""),
-            (3, "sku: expected string, found \"none\""),
+            (2, "sku: expected int (after \"-\"), found \"X-1-2\""),
+            (3, "sku: expected string (before \"-\"), found \"none\""),
             (4, "event_time: expected timestamp, found \"2026-03-01T00:30:00\""),
-            (5, "sku: expected string, found [\"A-1\"]"),
+            (5, "sku: expected string (before \"-\"), found [\"A-1\"]"),
         ]
     );
 }

@@ -158,3 +158,40 @@ proptest! {
         }
     }
 }
+
+/// The values of a map are of one type: what its keys have counts together, whether records are observed or decoded.
+#[test]
+fn new_fields_in_the_values_of_a_map_are_typed_by_all_its_keys() {
+    for (records, expected) in [
+        ([r#"{"m":{"a":{"n":1},"b":{"n":1.5}}}"#, "{}"], "map<string,struct<x:bigint,n:double>>"),
+        ([r#"{"m":{"a":{"n":1}}}"#, r#"{"m":{"b":{"n":"x"}}}"#], "map<string,struct<x:bigint,n:string>>"),
+        (
+            [r#"{"m":{"a":{"n":{"p":1}},"b":{"n":{"q":[]}}}}"#, r#"{"m":{"c":{"n":{"q":[true]}}}}"#],
+            "map<string,struct<x:bigint,n:struct<p:bigint,q:array<boolean>>>>",
+        ),
+    ] {
+        let column = alluvium_schema::ColumnSpec::new("m", DataType::parse("map<string,struct<x:bigint>>").unwrap());
+        let plan = Plan::declared(vec![column], PlanOptions::default()).unwrap();
+        let shape = observed(&records.map(str::to_owned));
+        let mut decoder = Decoder::new(Arc::new(plan.clone()));
+        let unknown = decoder.decode(&pack_texts(&records)).unwrap().unknown.unwrap();
+        for shape in [shape, unknown] {
+            let grown = plan.grow(&shape).unwrap().unwrap();
+            assert_eq!(grown.columns()[0].data_type.to_string(), expected, "{records:?}");
+            assert_eq!(grown.grow(&shape), Ok(None), "{records:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_shape_holds_what_was_merged_into_it_and_nothing_else(bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 2..6)) {
+        let records = records(&bytes);
+        let (some, more) = records.split_at(records.len() / 2);
+        let (some, more) = (observed(some), observed(more));
+        let mut all = some.clone();
+        all.merge(more.clone());
+        prop_assert!(all.holds(&some) && all.holds(&more) && all.holds(&all));
+        prop_assert_eq!(some.holds(&more), all == some);
+    }
+}

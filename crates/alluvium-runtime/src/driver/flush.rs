@@ -3,6 +3,7 @@
 use super::{Driver, Flushed, Instant, Unflushed};
 use crate::budget::Charge;
 use crate::error::Error;
+use crate::layout::joined;
 use crate::worker::{Job, Share};
 use alluvium_core::position::same_topic;
 use alluvium_core::seam::{Flush, Outcome, Source, Table};
@@ -168,19 +169,14 @@ impl<F> Gathered<F> {
         self.progress.extend(share.progress);
         self.dead_letters.extend(share.dead_letters);
         self.charges.extend(share.charges);
-        let wider = |schema: &arrow_schema::SchemaRef| {
-            self.schema.as_ref().is_none_or(|widest| leaves(schema) > leaves(widest))
-        };
-        if share.schema.as_ref().is_some_and(wider) {
-            self.schema = share.schema;
+        let Some(schema) = share.schema else { return };
+        let all = self.schema.as_ref().map_or_else(|| schema.clone(), |all| joined(all, &schema));
+        // The plan that is told is one of those whose columns are all.
+        if self.plan.is_none() || self.schema.as_ref() != Some(&all) {
             self.plan = share.plan;
         }
+        self.schema = Some(all);
     }
-}
-
-/// Plans only grow, so that of two schemas of one pipeline the one with more fields holds the other.
-fn leaves(schema: &arrow_schema::SchemaRef) -> usize {
-    schema.flattened_fields().len()
 }
 
 /// Commits a flush, trying again while the outside is at fault; the outcome, and how many tries it took.

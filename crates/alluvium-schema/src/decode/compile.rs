@@ -18,7 +18,8 @@ pub(super) fn compile(plan: &Plan) -> (Object, Vec<Place>) {
         Source::insert_drop(&mut sources, path);
     }
     // Of the record itself.
-    let root = Place { parent: ROOT, step: Step::Element, data_type: None, on_conflict: OnConflict::Reject };
+    let root =
+        Place { parent: ROOT, step: Step::Element, wanted: AN_OBJECT.to_owned(), on_conflict: OnConflict::Reject };
     let mut compiler = Compiler { places: vec![root] };
     let root = compiler.branch(&sources, ROOT);
     (root, compiler.places)
@@ -146,7 +147,8 @@ impl Compiler {
 
     fn place(&mut self, name: &str, on_conflict: OnConflict, parent: u32) -> u32 {
         let id = self.next_id();
-        self.places.push(Place { parent, step: Step::field(name), data_type: None, on_conflict });
+        let wanted = AN_OBJECT.to_owned();
+        self.places.push(Place { parent, step: Step::field(name), wanted, on_conflict });
         id
     }
 
@@ -165,15 +167,19 @@ impl Compiler {
         match &column.derivation {
             Some(Derivation::Date) => {
                 let id = self.next_id();
-                let (data_type, on_conflict) = (Some(column.data_type.clone()), column.on_conflict);
-                self.places.push(Place { parent, step: Step::field(name), data_type, on_conflict });
+                self.places.push(Place::of_part(column, "date", parent, name));
                 let sink = Sink::DateOf { values: Values::new(), cache: DateCache::default() };
                 Node { coercion: column.coercion(), ..self.close(id, sink) }
             }
             Some(derivation) => {
                 let id = self.next_id();
-                let (data_type, on_conflict) = (Some(column.data_type.clone()), column.on_conflict);
-                self.places.push(Place { parent, step: Step::field(name), data_type, on_conflict });
+                let part = match derivation {
+                    Derivation::Date => derivation.name().to_owned(),
+                    Derivation::Before(separator) | Derivation::After(separator) => {
+                        format!("{} {separator:?}", derivation.name())
+                    }
+                };
+                self.places.push(Place::of_part(column, &part, parent, name));
                 let inner = self.node(&inside, &column.data_type, parent, Step::field(name));
                 // The part is a string, whatever it is read as.
                 let inner = Node { coercion: Coercion::ParseString, ..inner };
@@ -186,9 +192,8 @@ impl Compiler {
 
     fn node(&mut self, inside: &Inside<'_>, data_type: &DataType, parent: u32, step: Step) -> Node {
         let id = self.next_id();
-        let on_conflict = inside.column.on_conflict;
-        self.places.push(Place { parent, step, data_type: Some(data_type.clone()), on_conflict });
-        let coercion = inside.coercion();
+        let (on_conflict, coercion) = (inside.column.on_conflict, inside.coercion());
+        self.places.push(Place { parent, step, wanted: wanted(data_type, "", coercion), on_conflict });
         let sink = self.sink(inside, data_type, coercion, id);
         Node { id, end: self.next_id(), mark: 0, coercion, sink }
     }
@@ -260,6 +265,23 @@ impl Compiler {
             }
         }
     }
+}
+
+const AN_OBJECT: &str = "an object";
+
+impl Place {
+    /// Of a column that is made of a part of a value.
+    fn of_part(column: &Column, part: &str, parent: u32, name: &str) -> Self {
+        let wanted = wanted(&column.data_type, part, column.coercion());
+        Self { parent, step: Step::field(name), wanted, on_conflict: column.on_conflict }
+    }
+}
+
+/// A type, and how it is read, in the words of a pipeline file.
+fn wanted(data_type: &DataType, part: &str, coercion: Coercion) -> String {
+    let coercion = Some(coercion.name()).filter(|_| coercion != Coercion::None);
+    let how = [Some(part).filter(|part| !part.is_empty()), coercion].into_iter().flatten().collect::<Vec<_>>();
+    if how.is_empty() { data_type.to_string() } else { format!("{data_type} ({})", how.join(", ")) }
 }
 
 fn default(column: &Column) -> Option<Box<[u8]>> {

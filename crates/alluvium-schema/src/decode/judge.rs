@@ -6,9 +6,8 @@ use super::tree::{Place, ROOT, Step};
 use crate::json::Fault;
 use crate::rescue::RescueWriter;
 use crate::{OnConflict, Shape, path};
-use alluvium_core::{DataType, Reason};
+use alluvium_core::Reason;
 use std::convert::Infallible;
-use std::fmt;
 
 /// How many characters of a value are told.
 const TOLD: usize = 100;
@@ -16,7 +15,7 @@ const TOLD: usize = 100;
 pub(super) enum Verdict {
     Row,
     Reject(Reason),
-    Stop { path: String, data_type: Option<DataType>, value: String },
+    Stop { path: String, wanted: String, value: String },
 }
 
 /// A record that is well-formed, with the notes on it.
@@ -30,14 +29,14 @@ impl<'d> Judge<'d> {
     /// Decides what becomes of the record. Of a row, which will be row number `row`, adds what is
     /// rescued to `rescued` and the unknown fields to `unknown`.
     pub(super) fn judge(&self, row: usize, rescued: &mut Bytes, unknown: Option<&mut Shape>) -> Verdict {
-        let conflict = |policy| self.conflicts().find(|note| self.on_conflict(note) == Some(policy));
-        if let Some(note) = conflict(OnConflict::Stop) {
-            let (path, data_type, value) = self.cause(note);
-            return Verdict::Stop { path, data_type: data_type.cloned(), value };
+        let first = |policy| self.conflicts().find(|note| self.on_conflict(note) == Some(policy));
+        if let Some(note) = first(OnConflict::Stop) {
+            let (path, wanted, value) = self.cause(note);
+            return Verdict::Stop { path, wanted: wanted.to_owned(), value };
         }
-        if let Some(note) = conflict(OnConflict::Reject) {
-            let (path, data_type, value) = self.cause(note);
-            let message = fmt::from_fn(|f| write_conflict(f, &path, data_type, &value)).to_string();
+        if let Some(note) = first(OnConflict::Reject) {
+            let (path, wanted, value) = self.cause(note);
+            let message = conflict(&path, wanted, &value);
             return Verdict::Reject(Reason { code: "conflict", message });
         }
         self.rescue(row, rescued);
@@ -91,8 +90,8 @@ impl<'d> Judge<'d> {
         way
     }
 
-    /// Of a conflict: the path, the type wanted, and the value found.
-    fn cause(&self, note: &Note) -> (String, Option<&'d DataType>, String) {
+    /// Of a conflict: the path, what was wanted, and the value found.
+    fn cause(&self, note: &Note) -> (String, &'d str, String) {
         let mut text = String::new();
         for (_, place) in self.way(note.cause_id) {
             match &place.step {
@@ -101,8 +100,8 @@ impl<'d> Judge<'d> {
                 Step::Value => text.push_str("{}"),
             }
         }
-        let data_type = self.place(note.cause_id).and_then(|place| place.data_type.as_ref());
-        (text, data_type, told(note.cause.of(self.record)))
+        let wanted = self.place(note.cause_id).map_or("", |place| &place.wanted);
+        (text, wanted, told(note.cause.of(self.record)))
     }
 
     /// Writes the record's rescued value, if there is something to rescue.
@@ -168,16 +167,8 @@ pub(super) fn malformed(record: &[u8], fault: Fault, at: usize) -> Reason {
     Reason { code: "malformed", message }
 }
 
-pub(super) fn write_conflict(
-    f: &mut fmt::Formatter<'_>,
-    path: &str,
-    data_type: Option<&DataType>,
-    value: &str,
-) -> fmt::Result {
-    match data_type {
-        Some(data_type) => write!(f, "{path}: expected {data_type}, found {value}"),
-        None => write!(f, "{path}: expected an object, found {value}"),
-    }
+pub(super) fn conflict(path: &str, wanted: &str, value: &str) -> String {
+    format!("{path}: expected {wanted}, found {value}")
 }
 
 fn told(json: &[u8]) -> String {

@@ -12,7 +12,7 @@ mod tree;
 
 use crate::json::Fault;
 use crate::{DecodeError, Evolve, Plan, Shape};
-use alluvium_core::{DataType, Packed, Reason};
+use alluvium_core::{Packed, Reason};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, types::Utf8Type};
 use arrow_schema::SchemaRef;
 use columns::Bytes;
@@ -70,15 +70,15 @@ pub struct Stop {
     pub input: u32,
     /// The path in the record, with `[]` for the elements of a list and `{}` for the values of a map.
     pub path: String,
-    /// The type wanted; none where an object was wanted.
-    pub data_type: Option<DataType>,
+    /// What was wanted: a type, and how it is read.
+    pub wanted: String,
     /// The JSON text found, cut when it is long.
     pub value: String,
 }
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        judge::write_conflict(f, &self.path, self.data_type.as_ref(), &self.value)
+        f.write_str(&judge::conflict(&self.path, &self.wanted, &self.value))
     }
 }
 
@@ -150,9 +150,9 @@ impl Decoder {
                     self.root.truncate(inputs.len());
                     rejects.push(Reject { input, reason });
                 }
-                Verdict::Stop { path, data_type, value } => {
+                Verdict::Stop { path, wanted, value } => {
                     self.root.truncate(inputs.len());
-                    stop = Some(Stop { input, path, data_type, value });
+                    stop = Some(Stop { input, path, wanted, value });
                     break;
                 }
             }
@@ -190,6 +190,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{ColumnSpec, PlanOptions};
+    use alluvium_core::DataType;
 
     #[test]
     fn records_past_the_limit_are_rejected() {

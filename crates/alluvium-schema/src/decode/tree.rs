@@ -4,7 +4,6 @@ use super::columns::{Booleans, Bytes, Ends, Values};
 use super::time::DateCache;
 use crate::json::{Scanner, quote};
 use crate::{Coercion, Derivation, OnConflict};
-use alluvium_core::DataType;
 use arrow_array::types::{
     BinaryType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType, Utf8Type,
@@ -22,8 +21,8 @@ pub(super) const ROOT: u32 = 0;
 pub(super) struct Place {
     pub(super) parent: u32,
     pub(super) step: Step,
-    /// None for an object of which columns read parts.
-    pub(super) data_type: Option<DataType>,
+    /// What a value must be to fit, in words.
+    pub(super) wanted: String,
     pub(super) on_conflict: OnConflict,
 }
 

@@ -116,6 +116,14 @@ impl Plan {
         &self.columns
     }
 
+    /// The table's columns that no record fills: they are not declared, and growth cannot take them up.
+    pub fn unfilled(&self) -> impl Iterator<Item = &str> {
+        let grows = self.evolve == Evolve::Add;
+        let is_read =
+            |undeclared: &Column| self.columns.iter().any(|column| column.path.first() == undeclared.path.first());
+        self.undeclared.iter().filter(move |column| !grows || is_read(column)).map(|column| column.name.as_str())
+    }
+
     pub fn evolve(&self) -> Evolve {
         self.evolve
     }

@@ -126,7 +126,7 @@ fn observed(records: &[Vec<u8>]) -> Shape {
 }
 
 fn options(choices: &mut Choices<'_>) -> PlanOptions {
-    let evolve = [Evolve::Add, Evolve::None, Evolve::Stop][choices.pick(3)];
+    let evolve = [Evolve::Add, Evolve::None, Evolve::Stop, Evolve::Approve][choices.pick(4)];
     let max_columns = [1000, 0, 1, 2, 3, 5, 8, 13][choices.pick(8)];
     PlanOptions { evolve, max_columns, ..PlanOptions::default() }
 }

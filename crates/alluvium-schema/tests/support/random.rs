@@ -155,7 +155,7 @@ impl<'b> Choices<'b> {
 
     /// A declared plan; the columns that would make it wrong are left out.
     pub fn plan(&mut self) -> Plan {
-        let evolve = [Evolve::None, Evolve::Add, Evolve::Stop][self.pick(3)];
+        let evolve = [Evolve::None, Evolve::Add, Evolve::Stop, Evolve::Approve][self.pick(4)];
         let mut drops = Vec::new();
         while self.rarely(3) {
             let parts = 1 + self.pick(3);

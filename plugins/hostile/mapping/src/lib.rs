@@ -98,6 +98,11 @@ fn plan(config: &Common, source: &SourceShape, table: &[TableColumn]) -> Result<
         "trap-marker" => trap(),
         "loop-marker" => spin(),
         "err-marker" => return Err(format!("a record has the field '{}'", config.marker)),
+        // It names that path alone, whatever it named before.
+        "forgets-marker" => {
+            plan.columns.retain(|column| column.path == config.marker || !is_seen(&config.marker));
+            return Ok(plan);
+        }
         // What it would remember from call to call.
         "counts-calls" => odd.comment = Some(format!("call {}", CALLS.get())),
         // The input, so that a test sees what arrived.
