@@ -63,9 +63,9 @@ fn partition_columns(declared: &[Declared<'_>], plugins: bool, sink: &sink::Draf
     for (name, item) in &sink.partition_by {
         let column = declared.iter().find(|column| column.name.as_ref().is_some_and(|(other, _)| other == name));
         let problem = match column.map(|column| &column.data_type) {
-            Some(Some(DataType::Binary)) => item
-                .problem(ErrorKind::Value, format!("the partition column {} is of type binary", quoted(name)))
-                .allowed("columns whose values can stand in a path"),
+            Some(Some(data_type @ (DataType::Binary | DataType::Float | DataType::Double))) => item
+                .problem(ErrorKind::Value, format!("the partition column {} is of type {data_type}", quoted(name)))
+                .allowed("booleans, integers, decimals, strings, dates and timestamps"),
             Some(Some(data_type)) if data_type.is_nested() => item
                 .problem(ErrorKind::Value, format!("the partition column {} is of type {data_type}", quoted(name)))
                 .allowed("columns of a plain type"),

@@ -299,6 +299,9 @@ fn parse_path(text: &str) -> Result<Vec<String>, &'static str> {
         if part.is_empty() && !rest.starts_with('`') {
             return Err("a name is empty");
         }
+        if part == "[]" && !rest.starts_with('`') {
+            return Err("a path leads through objects only, not into lists");
+        }
         parts.push(part);
         if parts.len() > MAX_PATH {
             return Err("it has more than 128 names");

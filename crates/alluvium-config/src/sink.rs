@@ -133,7 +133,7 @@ fn read_metadata<'a>(table: Table<'a>, draft: &mut Draft<'a>) {
     if let Some(item) = table.optional("rescued") {
         if matches!(item.value(), DeValue::Boolean(false)) {
             let problem = item.wrong_type("the name of a column");
-            item.report().add(problem.hint("the column is only there when something can be rescued: set `on_conflict` and `evolve` to \"reject\" or \"stop\""));
+            item.report().add(problem.hint("the column is only there when something can be rescued: declare the columns with `on_conflict` \"reject\" or \"stop\", and set `evolve` to \"stop\""));
         } else if let Some(name) = column_name(&item) {
             metadata.rescued = name.to_owned();
             set.push((name, item));

@@ -160,7 +160,14 @@ impl DeltaSink {
             (schema::Fit::Unnameable { column }, _) => Err(Error::ColumnName { column }),
             (_, Some(column)) => Err(Error::NotNull { table: table.to_owned(), column }),
             (schema::Fit::Fits, None) => Ok(Fit::Fits),
-            (schema::Fit::Grows(schema), None) => Ok(Fit::Grows(schema)),
+            (schema::Fit::Grows(grown), None) => {
+                let now = schema::arrow(table, &state.metadata.schema_string)?;
+                let dropped = match self.planned() {
+                    Some(planned) => schema::dropped(&flush.schema, &planned, &now)?,
+                    None => None,
+                };
+                Ok(dropped.map_or(Fit::Grows(grown), |column| Fit::Moved { column }))
+            }
         }
     }
 

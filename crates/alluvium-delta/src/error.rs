@@ -66,7 +66,7 @@ pub enum Error {
     LettersGone { table: String, mark: i64, missing: String },
     #[error("cannot look for the dead letters' file {path} of table {table}")]
     LettersFile { table: String, path: String, source: object_store::Error },
-    #[error("table {table}: column {column} is NOT NULL, but rows have no value for it")]
+    #[error("table {table}: column {column} is NOT NULL, but rows have no value for it, or could have none")]
     NotNull { table: String, column: String },
 
     #[error("rows of another schema than the writer's: {problem}")]
@@ -253,7 +253,8 @@ impl Classified for Error {
             Self::ColumnName { .. } => "give the column a name without spaces and any of ,;{}()=",
             Self::NothingButPartitions => "take at least one column out of partition_by",
             Self::NotNull { .. } => {
-                "give the column a value in every row, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
+                "nothing was committed; give the column a value in every row, or ALTER TABLE … ALTER COLUMN … DROP NOT NULL: \
+                 inside structs, lists and maps, rows cannot promise it is never null"
             }
             Self::DeadLettersSchema { .. } => "give the dead letters a new table",
             Self::LettersGone { .. } => {

@@ -110,6 +110,35 @@ pub(crate) fn with_notes(fit: Fit, rows: &Schema) -> Fit {
     Fit::Grows(table)
 }
 
+/// The first column of the rows, or field in one, that the table had when they were planned and has no more:
+/// its owner dropped it, and writing must not put it back.
+pub(crate) fn dropped(rows: &Schema, planned: &Schema, table: &Schema) -> Result<Option<String>, Error> {
+    Ok(dropped_in(&columns(rows)?, &columns(planned)?, &columns(table)?))
+}
+
+fn dropped_in(rows: &[Field], planned: &[Field], table: &[Field]) -> Option<String> {
+    let find = |fields: &[Field], name: &str| fields.iter().find(|field| field.name == name).cloned();
+    rows.iter().find_map(|row| {
+        let was = find(planned, &row.name)?;
+        let Some(is) = find(table, &row.name) else { return Some(row.name.clone()) };
+        let inner = dropped_inside(&row.data_type, &was.data_type, &is.data_type)?;
+        Some(format!("{}.{inner}", row.name))
+    })
+}
+
+fn dropped_inside(row: &DataType, was: &DataType, is: &DataType) -> Option<String> {
+    match (row, was, is) {
+        (DataType::Struct(row), DataType::Struct(was), DataType::Struct(is)) => dropped_in(row, was, is),
+        (DataType::Array(row), DataType::Array(was), DataType::Array(is)) => {
+            dropped_inside(row, was, is).map(|inner| format!("element.{inner}"))
+        }
+        (DataType::Map(_, row), DataType::Map(_, was), DataType::Map(_, is)) => {
+            dropped_inside(row, was, is).map(|inner| format!("value.{inner}"))
+        }
+        _ => None,
+    }
+}
+
 fn moved(path: &str) -> Fit {
     Fit::Moved { column: path.to_owned() }
 }

@@ -33,6 +33,8 @@ pub struct DeltaSink {
     layout: RwLock<Layout>,
     /// The rows' schema as it was seen last, with the text that it was read from.
     schema: RwLock<Option<(String, SchemaRef)>>,
+    /// The table's columns as they were when they were last loaded, or written by a commit.
+    planned: RwLock<Option<SchemaRef>>,
     thread: Thread,
     rows_maintenance: Maintenance,
     pub(crate) letters_maintenance: Maintenance,
@@ -71,6 +73,7 @@ impl DeltaSink {
             reader,
             layout: RwLock::new(layout),
             schema: RwLock::default(),
+            planned: RwLock::default(),
             rows_maintenance: Maintenance::on(&thread),
             letters_maintenance: Maintenance::on(&thread),
             thread,
@@ -135,6 +138,17 @@ impl DeltaSink {
     }
 }
 
+impl DeltaSink {
+    fn remember_plan(&self) {
+        *self.planned.write().unwrap_or_else(PoisonError::into_inner) = self.known_schema();
+    }
+
+    /// The table's columns as those know them who plan rows for it.
+    pub(crate) fn planned(&self) -> Option<SchemaRef> {
+        self.planned.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Table for DeltaSink {
     type Error = Error;
     type File = DataFile;
@@ -146,6 +160,7 @@ impl Table for DeltaSink {
         while self.write_owed(&rows).await? {
             self.refresh(&mut rows).await?;
         }
+        self.remember_plan();
         rows.state().map_or_else(|| Ok(TableState::default()), |state| self.reader.table_state(state))
     }
 
@@ -176,6 +191,7 @@ impl DeltaSink {
         let outcome = self.commit_uploaded(&mut rows, flush, replay).await?;
         if let (Outcome::Committed { .. }, Some(state)) = (&outcome, rows.state()) {
             self.adopt_layout(state)?;
+            self.remember_plan();
             self.rows_maintenance.after_commit(self.reader.store(TableRole::Rows), state, &self.hook);
         }
         Ok(outcome)

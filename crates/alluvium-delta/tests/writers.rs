@@ -11,7 +11,7 @@ use alluvium_delta::{DeltaSink, Error, Refusal, TableRole};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::*;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties};
-use deltalake::kernel::{Action, Add, DataType, PrimitiveType, Remove, StructField};
+use deltalake::kernel::{Action, Add, DataType, MetadataExt, PrimitiveType, Remove, StructField, StructType};
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use deltalake::{DeltaTable, DeltaTableBuilder};
 use object_store::ObjectStore;
@@ -152,6 +152,32 @@ async fn growth_that_meets_another_type_has_moved() {
     let case = flush_of(&one, &[(0, 2, 4)], &[numbers("Extra", 0, 2, 4)]);
     let outcome = one.commit(&mut { case }).await.unwrap();
     assert_eq!(outcome, Outcome::SchemaMoved { column: "Extra".to_owned() });
+}
+
+/// Whoever drops a column is not overruled by rows that were planned before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_that_its_owner_dropped_is_not_put_back() {
+    let store = memory();
+    let sink = open(&store).await;
+    let with = |from: i64| numbers("extra", 0, from, from + 2);
+    assert!(is_committed(&sink.commit(&mut flush_of(&sink, &[(0, 0, 2)], &[with(0)])).await.unwrap()));
+    for from in [2, 4] {
+        let table = other_engine(&store).await;
+        let snapshot = table.snapshot().unwrap();
+        let kept = snapshot.schema().fields().filter(|field| field.name() != "extra").cloned();
+        let schema = StructType::try_new(kept).unwrap();
+        let metadata = snapshot.metadata().clone().with_schema(&schema).unwrap();
+        engine_commit(&table, vec![Action::Metadata(metadata)]).await;
+        let mut late = flush_of(&sink, &[(0, from, from + 2)], &[with(from)]);
+        assert_eq!(sink.commit(&mut late).await.unwrap(), Outcome::SchemaMoved { column: "extra".to_owned() });
+        // Again, until it is planned anew.
+        assert_eq!(sink.commit(&mut late).await.unwrap(), Outcome::SchemaMoved { column: "extra".to_owned() });
+        assert!(sink.load().await.unwrap().schema.unwrap().field_with_name("extra").is_err());
+        // Who still wants the column then has it.
+        assert!(is_committed(&sink.commit(&mut late).await.unwrap()));
+        assert!(sink.known_schema().unwrap().field_with_name("extra").is_ok());
+    }
+    assert_eq!(offsets(&sink).await, once(&[(0, 0, 6)]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -116,6 +116,8 @@ pub struct Driver<S: Source, T: Table> {
     sample: Sample,
     unflushed: Unflushed,
     under_way: Option<JoinHandle<Result<Flushed, Error>>>,
+    /// How often in a row the table's schema did not take a flush.
+    misfits: u32,
     /// Whether all work was dropped, and reading waits for the flush under way to go on from the table.
     resetting: bool,
     leaving: Option<Leaving>,
@@ -239,6 +241,7 @@ impl<S: Source, T: Table> Driver<S, T> {
             sample: Sample::default(),
             unflushed: Unflushed::default(),
             under_way: None,
+            misfits: 0,
             resetting: false,
             leaving: None,
             paused: false,

@@ -38,6 +38,10 @@ pub enum Error {
     NestedColumn { plugin: String, column: String },
     #[error("plugin {plugin} writes column {column}, whose name is taken by a metadata column")]
     TakenColumn { plugin: String, column: String },
+    #[error("the pipeline writes the metadata column {wanted}, but the table has {found}")]
+    MetadataColumn { wanted: String, found: String },
+    #[error("column {column} of the table does not take the rows, although they were planned anew {times} times")]
+    Misfit { column: String, times: u32 },
     #[error(
         "{records} records that were read could not be committed within the grace time: they are read again next time"
     )]
@@ -104,6 +108,8 @@ impl Classified for Error {
             | Self::ColumnType { .. }
             | Self::NestedColumn { .. }
             | Self::TakenColumn { .. }
+            | Self::MetadataColumn { .. }
+            | Self::Misfit { .. }
             | Self::PartitionedBy { .. }
             | Self::Stop { .. } => ErrorClass::User,
             Self::Thread(_) | Self::GraceOver { .. } => ErrorClass::External,
@@ -146,11 +152,18 @@ impl Classified for Error {
                 "`alluvium schema approve FILE` adds them to the table; `alluvium schema diff FILE` shows them first"
             }
             Self::Grow(_) => {
-                "declare the new fields, add them with `alluvium schema approve FILE`, or set `evolve = \"add\"` or `\"none\"` in [schema]"
+                "declare the new fields, add them with `alluvium schema approve FILE`, leave them out with `drop` in \
+                 [schema], or set `evolve = \"add\"` or `\"none\"` there"
             }
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
             Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",
             Self::TakenColumn { .. } => "give the metadata column another name in [sink.metadata]",
+            Self::MetadataColumn { .. } => {
+                "give the metadata column another name in [sink.metadata], or turn it off; or write to another table"
+            }
+            Self::Misfit { .. } => {
+                "nothing was committed past the stored positions; see `alluvium schema show FILE`, and who changes the table"
+            }
             Self::GraceOver { .. } => "nothing is lost; raise `grace` in [flush], or see why commits are slow",
             Self::PartitionedBy { .. } => {
                 "a table's partition columns cannot change: set `partition_by` as the table has it"

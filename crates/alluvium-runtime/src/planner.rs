@@ -46,6 +46,12 @@ impl Current {
         let known = table.schema.as_ref().map_or_else(|| own.clone(), |table| joined(table, own));
         Self { layout, table: table.schema.clone(), known, reloads }
     }
+
+    /// Whether columns are inferred and neither table nor records have any yet.
+    fn table_is_bare(&self) -> bool {
+        let plan = self.layout.plan();
+        plan.is_inferred() && !plan.is_settled()
+    }
 }
 
 /// What does not change while a pipeline runs.
@@ -160,7 +166,9 @@ impl Planner {
     /// Makes `plan`, which was made for `from`, the present one.
     fn follow(&self, from: &Current, plan: Plan) -> Result<(), Error> {
         let layout = self.base.with_plugins(plan)?;
-        if let Some(table) = &from.table {
+        // The first columns of inferred ones are the first batch's, also where a table without any is there.
+        let are_first = from.table_is_bare();
+        if let Some(table) = from.table.as_ref().filter(|_| !are_first) {
             self.base.check_approved(&layout, table)?;
         }
         self.tell_full(&layout);
@@ -242,6 +250,7 @@ impl Base {
         let layout = self.with_plugins(plan)?;
         if let Some(schema) = &table.schema {
             self.check_added(&layout, schema)?;
+            self.check_metadata(schema)?;
             if !mapped {
                 self.check_approved(&layout, schema)?;
             }
@@ -334,6 +343,24 @@ impl Base {
         }
     }
 
+    /// Metadata columns must be the table's of their name, if it has such.
+    fn check_metadata(&self, table: &Schema) -> Result<(), Error> {
+        for field in self.metadata.fields() {
+            let same_name = |found: &&Arc<Field>| found.name().to_lowercase() == field.name().to_lowercase();
+            let Some(found) = table.fields().iter().find(same_name) else { continue };
+            let types = DataType::from_arrow(found.data_type()).zip(DataType::from_arrow(field.data_type()));
+            if found.name() != field.name() || !types.as_ref().is_some_and(|(found, wanted)| takes(found, wanted)) {
+                let told = |field: &Field| {
+                    let data_type = DataType::from_arrow(field.data_type());
+                    let data_type = data_type.map_or_else(|| field.data_type().to_string(), |known| known.to_string());
+                    format!("{} {data_type}", quoted(field.name()))
+                };
+                return Err(Error::MetadataColumn { wanted: told(&field), found: told(found) });
+            }
+        }
+        Ok(())
+    }
+
     /// Columns that plugins add must have the type that the table has; metadata columns may grow.
     fn check_added(&self, layout: &Layout, table: &Schema) -> Result<(), Error> {
         for (plugin, access) in &self.accesses {
@@ -347,6 +374,18 @@ impl Base {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a metadata column can be written to the table's column of its name, whose fields it may add to.
+fn takes(table: &DataType, wanted: &DataType) -> bool {
+    match (table, wanted) {
+        (DataType::Struct(table), DataType::Struct(wanted)) => wanted.iter().all(|field| {
+            let found = table.iter().find(|found| found.name.to_lowercase() == field.name.to_lowercase());
+            found.is_none_or(|found| found.name == field.name && takes(&found.data_type, &field.data_type))
+        }),
+        (DataType::Array(table), DataType::Array(wanted)) => takes(table, wanted),
+        _ => table == wanted,
     }
 }
 
@@ -514,5 +553,61 @@ mod tests {
         let lacks = table(&[("id", "bigint"), ("_rescued", "string"), ("_kafka", "struct<partition:int>")]);
         let error = Planner::new(&approve, &Plugins::default(), &lacks).unwrap_err();
         assert!(matches!(&error, Error::NotApproved { columns } if columns == &["_kafka"]), "{error}");
+    }
+
+    #[test]
+    fn the_first_columns_of_a_bare_table_need_no_approval() {
+        let approve = pipeline("evolve = \"approve\"");
+        let bare = table(&[("_rescued", "string"), KAFKA]);
+        let planner = Planner::new(&approve, &Plugins::default(), &bare).unwrap();
+        assert!(planner.needs_sample());
+        planner.learn(&shape(r#"{"id":1}"#)).unwrap();
+        let layout = planner.layout();
+        assert!(layout.schema().field_with_name("id").is_ok());
+        assert!(Arc::ptr_eq(&planner.grow(&shape(r#"{"note":1}"#)).unwrap(), &layout), "from then on they stand");
+    }
+
+    #[test]
+    fn metadata_columns_must_be_the_tables() {
+        let all = pipeline("[sink.metadata]\nkey = \"k\"\nheaders = \"h\"");
+        let headers = ("h", "array<struct<key:string,value:binary>>");
+        let fine = table(&[("id", "bigint"), ("_rescued", "string"), KAFKA, ("k", "binary"), headers]);
+        Planner::new(&all, &Plugins::default(), &fine).unwrap();
+        Planner::new(&all, &Plugins::default(), &table(&[("_kafka", "struct<offset:bigint>")])).unwrap();
+        for other in [
+            ("_kafka", "string"),
+            ("_kafka", "struct<partition:int,offset:string>"),
+            ("_kafka", "struct<Partition:int>"),
+            ("_KAFKA", KAFKA.1),
+            ("k", "string"),
+            ("h", "string"),
+            ("h", "array<struct<key:binary>>"),
+        ] {
+            let table = table(&[("id", "bigint"), other]);
+            let error = Planner::new(&all, &Plugins::default(), &table).unwrap_err();
+            assert!(
+                matches!(&error, Error::MetadataColumn { found, .. } if found.contains(other.0)),
+                "{other:?}: {error}"
+            );
+            let planner = Planner::new(&all, &Plugins::default(), &fine).unwrap();
+            assert!(matches!(planner.reload(&table), Err(Error::MetadataColumn { .. })), "{other:?}");
+        }
+    }
+
+    /// What was known of a plugin's table stays known: rows of it may be on their way.
+    #[test]
+    fn the_columns_of_all_plans_are_known() {
+        let planner = Planner::new(&pipeline(""), &Plugins::default(), &table(&[("id", "bigint"), KAFKA])).unwrap();
+        let from = lock(&planner.current).clone();
+        let with = |record: &str| from.layout.plan().grow(&shape(record)).unwrap().unwrap();
+        planner.follow(&from, with(r#"{"a":1,"s":{"x":1}}"#)).unwrap();
+        planner.follow(&from, with(r#"{"b":1,"s":{"x":1,"y":1}}"#)).unwrap();
+        let known = lock(&planner.current).known.clone();
+        let names: Vec<_> = known.fields().iter().map(|field| field.name().as_str()).collect();
+        assert!(["id", "a", "b", "s"].iter().all(|name| names.contains(name)), "{names:?}");
+        assert_eq!(
+            DataType::from_arrow(known.field_with_name("s").unwrap().data_type()).unwrap().to_string(),
+            "struct<x:bigint,y:bigint>"
+        );
     }
 }

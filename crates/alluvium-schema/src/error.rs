@@ -139,9 +139,22 @@ impl Classified for DecodeError {
 }
 
 const LISTED: usize = 20;
+/// How many characters of a path are told.
+const LONGEST: usize = 300;
 
+/// Paths as records spell them, each on one line and not endless.
 fn listed(fields: &[String]) -> String {
-    let mut text = fields.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let told = |field: &String| {
+        let mut told = String::new();
+        for c in field.chars().take(LONGEST) {
+            if c.is_control() { told.extend(c.escape_unicode()) } else { told.push(c) }
+        }
+        if field.chars().nth(LONGEST).is_some() {
+            told.push('…');
+        }
+        told
+    };
+    let mut text = fields.iter().take(LISTED).map(told).collect::<Vec<_>>().join(", ");
     if fields.len() > LISTED {
         text.push_str(&format!(" and {} more", fields.len() - LISTED));
     }

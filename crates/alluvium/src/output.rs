@@ -63,8 +63,9 @@ pub fn note(text: impl Display) {
     let _unread = writeln!(std::io::stderr().lock(), "{text}").is_err();
 }
 
+/// An error, which may name what records hold.
 pub fn failure(failure: &Failure) {
-    note(failure);
+    note(text::escape_lines(&failure.to_string()));
 }
 
 /// Whether a person watches standard error.

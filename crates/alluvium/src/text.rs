@@ -54,6 +54,19 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
+/// Text of several lines, with escapes for all else that is unsafe.
+pub fn escape_lines(text: &str) -> String {
+    let is_unsafe = |c: char| c != '\n' && is_unsafe(c);
+    text.chars().fold(String::with_capacity(text.len()), |mut escaped, c| {
+        if is_unsafe(c) {
+            escaped.extend(c.escape_unicode())
+        } else {
+            escaped.push(c)
+        }
+        escaped
+    })
+}
+
 /// The beginning of a text on one line, at most `most` characters.
 pub fn cut(bytes: &[u8], most: usize) -> String {
     // No character is longer than four bytes.

@@ -41,7 +41,10 @@ fn plan(config: &Config, shape: &Shape, table: Option<&Table>, plan: &mut Plan) 
         // nulls was seen, there is no type yet: the field comes again in another shape.
         let present = table.and_then(|table| table.column(name)).map(TableColumn::data_type);
         if let Some(data_type) = present.or(field.inferred()) {
-            plan.column(name, data_type).from(path).comment(&format!("the records' {path}"));
+            let column = plan.column(name, data_type).from(path).comment(&format!("the records' {path}"));
+            if data_type == "string" && field.is_json_text() {
+                column.coerce(Coercion::JsonText);
+            }
         }
     }
     for (field, data_type) in &config.decimals {
@@ -123,6 +126,19 @@ mod tests {
         assert_eq!(plan.drops, ["debug"]);
         let plan = run_plan(&PLUGIN, json!({}), &[json!({ "id": null })], Some(&[("order_id", "bigint")])).unwrap();
         assert_eq!(columns(&plan), [("order_id", "bigint", "id")]);
+    }
+
+    #[test]
+    fn kinds_that_do_not_meet_are_json_text() {
+        let orders = [json!({ "id": 1 }), json!({ "id": "test" })];
+        for table in [None, Some([("order_id", "string")].as_slice())] {
+            let plan = run_plan(&PLUGIN, json!({}), &orders, table).unwrap();
+            assert_eq!(plan.column("order_id").unwrap().coercion, Coercion::JsonText);
+        }
+        let plan = run_plan(&PLUGIN, json!({}), &orders, Some(&[("order_id", "bigint")])).unwrap();
+        assert_eq!(plan.column("order_id").unwrap().coercion, Coercion::None);
+        let plan = run_plan(&PLUGIN, json!({}), &orders[1..], None).unwrap();
+        assert_eq!(plan.column("order_id").unwrap().coercion, Coercion::None);
     }
 
     #[test]

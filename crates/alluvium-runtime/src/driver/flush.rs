@@ -110,12 +110,17 @@ impl<S: Source, T: Table> Driver<S, T> {
             }
             Outcome::SchemaMoved { column } => {
                 tracing::info!(%pipeline, column, "the table's schema changed under a flush: it is read and planned anew");
+                self.misfits += 1;
+                if self.misfits > MOST_MISFITS {
+                    return Err(Error::Misfit { column: column.clone(), times: MOST_MISFITS });
+                }
                 None
             }
         };
         if !outcome.holds() {
             return self.reset().await;
         }
+        self.misfits = 0;
         let mut counts = Counts::default();
         let mut positions = Vec::new();
         for progress in &progress {
@@ -144,6 +149,10 @@ impl<S: Source, T: Table> Driver<S, T> {
         Ok(())
     }
 }
+
+/// How often in a row a flush is planned anew since the table changed: others change it now and then, not all
+/// the time.
+const MOST_MISFITS: u32 = 20;
 
 /// The workers' shares of one flush, put together.
 struct Gathered<F> {

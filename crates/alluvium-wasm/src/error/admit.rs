@@ -119,7 +119,7 @@ impl Classified for AdmitError {
             Self::TooLarge { .. } => {
                 "build it for size, strip debug sections, or leave data out of the component".to_owned()
             }
-            Self::NotComponent { .. } => "`alluvium plugin build` makes components; a core module becomes one with `wasm-tools component new`".to_owned(),
+            Self::NotComponent { .. } => "plugins/README.md says how components are built; a core module becomes one with `wasm-tools component new`".to_owned(),
             Self::Invalid { .. } => "allowed are WebAssembly 2.0 with extended constants, without threads, tail calls, exceptions, garbage collection, 64-bit or several memories, relaxed SIMD or asynchronous components; build it without them".to_owned(),
             Self::Imports { imports, .. } => {
                 if imports.iter().any(|import| import.starts_with("wasi:")) {

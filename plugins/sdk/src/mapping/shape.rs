@@ -190,8 +190,16 @@ impl<'a> Field<'a> {
 
     /// The type that inference would give it, as in `array<struct<sku:string,qty:bigint>>`. `None` while
     /// it is not known: for null, for lists of nothing and for objects without a field that has a type.
+    /// See [`is_json_text`](Self::is_json_text) for `string`.
     pub fn inferred(&self) -> Option<&'a str> {
         self.node.inferred.as_deref()
+    }
+
+    /// Whether the inferred `string` is to hold JSON text, since values were seen that are no strings: kinds
+    /// that do not meet, or numbers of too many digits. Its column takes
+    /// [`Coercion::JsonText`](super::Coercion::JsonText); without it those values are in conflict.
+    pub fn is_json_text(&self) -> bool {
+        self.inferred() == Some("string") && !self.kinds().is_string()
     }
 
     /// The fields of the objects seen here.
