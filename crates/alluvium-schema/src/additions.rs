@@ -1,17 +1,17 @@
 //! What a schema would add to a table's.
 
 use crate::path;
-use crate::plan::same_name;
 use alluvium_core::{DataType, data_type};
 use arrow_schema::{Field, Fields, Schema, SchemaRef};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 /// A column, or a field of a struct, that a table would get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// The path in the table: names of columns and fields, with `element` for what is in a list, and `key`
-    /// or `value` for what is in a map.
+    /// The path in the table: names of columns and fields, with `element` for what is in a list and
+    /// `value` for what is in a map.
     pub path: Vec<String>,
     pub data_type: DataType,
 }
@@ -32,11 +32,12 @@ pub fn additions(table: Option<&Schema>, wanted: &Schema) -> Vec<Addition> {
 
 /// `wanted` without those of its additions to `table` whose paths are not `chosen`.
 pub fn select(table: &Schema, wanted: &Schema, chosen: &[Vec<String>]) -> SchemaRef {
-    let known = columns(table);
+    let (known, chosen) = (columns(table), chosen.iter().map(Vec::as_slice).collect());
+    let known = by_name(&known);
     let keep = |field: &Arc<Field>| {
         let data_type = DataType::from_arrow(field.data_type())?;
         let column = data_type::Field { name: field.name().clone(), data_type };
-        let kept = kept_fields(&known, std::slice::from_ref(&column), &mut Vec::new(), chosen).pop()?;
+        let kept = kept_fields(&known, std::slice::from_ref(&column), &mut Vec::new(), &chosen).pop()?;
         Some(Arc::new(field.as_ref().clone().with_data_type(kept.data_type.to_arrow())))
     };
     Arc::new(Schema::new(wanted.fields().iter().filter_map(keep).collect::<Fields>()))
@@ -50,15 +51,26 @@ fn columns(schema: &Schema) -> Vec<data_type::Field> {
     schema.fields().iter().filter_map(column).collect()
 }
 
+/// Fields as Delta takes their names: records choose them, so looking for one must not cost the more the
+/// more there are.
+fn by_name(fields: &[data_type::Field]) -> HashMap<String, &data_type::Field> {
+    let mut by_name = HashMap::with_capacity(fields.len());
+    for field in fields {
+        by_name.entry(field.name.to_lowercase()).or_insert(field);
+    }
+    by_name
+}
+
 fn add_fields(
     table: &[data_type::Field],
     wanted: &[data_type::Field],
     at: &mut Vec<String>,
     found: &mut Vec<Addition>,
 ) {
+    let table = by_name(table);
     for field in wanted {
         at.push(field.name.clone());
-        match table.iter().find(|known| same_name(&known.name, &field.name)) {
+        match table.get(&field.name.to_lowercase()) {
             Some(known) => add_inner(&known.data_type, &field.data_type, at, found),
             None => found.push(Addition { path: at.clone(), data_type: field.data_type.clone() }),
         }
@@ -81,17 +93,17 @@ fn add_inner(table: &DataType, wanted: &DataType, at: &mut Vec<String>, found: &
 }
 
 fn kept_fields(
-    table: &[data_type::Field],
+    table: &HashMap<String, &data_type::Field>,
     wanted: &[data_type::Field],
     at: &mut Vec<String>,
-    chosen: &[Vec<String>],
+    chosen: &HashSet<&[String]>,
 ) -> Vec<data_type::Field> {
     let mut kept = Vec::new();
     for field in wanted {
         at.push(field.name.clone());
-        let data_type = match table.iter().find(|known| same_name(&known.name, &field.name)) {
+        let data_type = match table.get(&field.name.to_lowercase()) {
             Some(known) => Some(kept_type(&known.data_type, &field.data_type, at, chosen)),
-            None => chosen.contains(at).then(|| field.data_type.clone()),
+            None => chosen.contains(at.as_slice()).then(|| field.data_type.clone()),
         };
         kept.extend(data_type.map(|data_type| data_type::Field { name: field.name.clone(), data_type }));
         at.pop();
@@ -99,7 +111,7 @@ fn kept_fields(
     kept
 }
 
-fn kept_type(table: &DataType, wanted: &DataType, at: &mut Vec<String>, chosen: &[Vec<String>]) -> DataType {
+fn kept_type(table: &DataType, wanted: &DataType, at: &mut Vec<String>, chosen: &HashSet<&[String]>) -> DataType {
     let mut below = |name: &str, table: &DataType, wanted: &DataType| {
         at.push(name.to_owned());
         let kept = kept_type(table, wanted, at, chosen);
@@ -107,7 +119,9 @@ fn kept_type(table: &DataType, wanted: &DataType, at: &mut Vec<String>, chosen: 
         Box::new(kept)
     };
     match (table, wanted) {
-        (DataType::Struct(table), DataType::Struct(wanted)) => DataType::Struct(kept_fields(table, wanted, at, chosen)),
+        (DataType::Struct(table), DataType::Struct(wanted)) => {
+            DataType::Struct(kept_fields(&by_name(table), wanted, at, chosen))
+        }
         (DataType::Array(table), DataType::Array(wanted)) => DataType::Array(below("element", table, wanted)),
         (DataType::Map(_, table), DataType::Map(key, wanted)) => {
             DataType::Map(key.clone(), below("value", table, wanted))

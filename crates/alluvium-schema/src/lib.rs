@@ -45,5 +45,5 @@ pub use alluvium_core::{Coercion, Derivation, Evolve, OnConflict};
 pub use decode::{Decoded, Decoder, Reject, Stop};
 pub use error::{DecodeError, GrowError, PlanError};
 pub use plan::{COERCIONS, Column, ColumnSpec, Plan, PlanOptions};
-pub use rescued::{Rescued, RescuedField, Why};
+pub use rescued::{Reading, Rescued, RescuedField, Target, Why};
 pub use shape::{Kind, Shape};

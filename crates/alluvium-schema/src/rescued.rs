@@ -1,16 +1,27 @@
 //! What a rescued column holds, field by field, and why.
 
-use crate::infer::can_be_named;
+mod index;
+mod why;
+
 use crate::json::{Fault, Scanner};
-use crate::plan::same_name;
-use crate::{Addition, DecodeError, Decoder, Evolve, Kind, OnConflict, Plan, Shape, additions};
-use alluvium_core::{DataType, Packed, Place};
+use crate::{DecodeError, Decoder, Evolve, Kind, OnConflict, Plan, Shape};
+use alluvium_core::{Packed, Place};
 use arrow_array::cast::AsArray;
-use std::collections::BTreeMap;
+use arrow_array::{Array, RecordBatch};
+use index::Index;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use why::Reasons;
+pub use why::{Reading, Target, Why};
 
 /// Fields that are told apart; records choose the keys.
 const MOST_FIELDS: usize = 10_000;
+
+/// The weight of what is kept of the values' shape, and of the names of fields: records choose these too.
+const MOST_WEIGHT: usize = 32_000;
+
+/// Bytes of a name that weigh as much as a field.
+const NAME: usize = 64;
 
 /// Characters of a value that are kept as an example.
 const EXAMPLE: usize = 200;
@@ -19,11 +30,14 @@ const EXAMPLE: usize = 200;
 #[derive(Debug)]
 pub struct Rescued {
     plan: Plan,
+    index: Index,
     /// Runs the plan over what was rescued before: what it rescues again does still not fit.
     decoder: Decoder,
     rows: u64,
     fields: BTreeMap<Vec<String>, RescuedField>,
-    shape: Shape,
+    /// Of the names in `fields`.
+    weight: usize,
+    shape: Bounded,
     others: u64,
 }
 
@@ -39,33 +53,48 @@ pub struct RescuedField {
     /// The first value that has no column, or the first of all: its JSON text, cut when it is long, and
     /// where its record was.
     pub example: (String, Option<Place>),
+    /// Where several columns read the field: the positions of those that are null beside a value.
+    unread: BTreeSet<usize>,
 }
 
-/// Why the values of a field are in the rescued column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The column or the field of a struct came after them; by now it would take them all.
-    Older,
-    /// They are not of the type that the field has.
-    Type(DataType),
-    /// The plan wants an object there.
-    Object,
-    /// The table has no place for it, or for what is in it, and would get these if the owner approved.
-    NotApproved(Vec<Addition>),
-    /// The same where `evolve` adds nothing.
-    NotAdded(Vec<Addition>),
-    /// The table gets these with the next record that has it.
-    New(Vec<Addition>),
-    /// The name differs only in case from this one, which is taken.
-    Case(String),
-    /// Delta can hold no such name.
-    Name,
-    /// The table has as many columns as it may have.
-    Full,
-    /// Columns are declared for other fields of the same object, so that no column is made for this one.
-    Beside,
-    /// No value says of which type it is: only null, `[]` and `{}`.
-    Untyped,
+/// A shape of limited size.
+#[derive(Debug, Default)]
+struct Bounded {
+    shape: Shape,
+    /// At least that of the shape.
+    weight: usize,
+    is_full: bool,
+    /// Whether something was left out.
+    is_cut: bool,
+}
+
+impl Bounded {
+    fn observe(&mut self, json: &[u8]) {
+        if json.is_empty() || self.is_full {
+            self.is_cut |= !json.is_empty();
+            return;
+        }
+        let mut seen = Shape::default();
+        seen.observe(json);
+        let more = weight(&seen);
+        if more > MOST_WEIGHT / 2 {
+            self.is_cut = true;
+            return;
+        }
+        self.weight += more;
+        self.shape.merge(seen);
+        if self.weight > MOST_WEIGHT {
+            self.weight = weight(&self.shape);
+            // Weighing costs as much as there is: what is nearly full is not weighed time and again.
+            self.is_full = self.weight > MOST_WEIGHT / 2;
+        }
+    }
+}
+
+/// The weight of what is below a shape.
+fn weight(shape: &Shape) -> usize {
+    let fields: usize = shape.fields().map(|(name, field)| 1 + name.len() / NAME + weight(field)).sum();
+    fields + shape.element().map_or(0, |element| 1 + weight(element))
 }
 
 impl Rescued {
@@ -76,10 +105,12 @@ impl Rescued {
         lenient.columns.iter_mut().for_each(|column| column.on_conflict = OnConflict::Rescue);
         Self {
             plan: plan.clone(),
+            index: Index::new(plan),
             decoder: Decoder::new(Arc::new(lenient)),
             rows: 0,
             fields: BTreeMap::new(),
-            shape: Shape::default(),
+            weight: 0,
+            shape: Bounded::default(),
             others: 0,
         }
     }
@@ -89,32 +120,53 @@ impl Rescued {
     pub fn observe(&mut self, values: &Packed, place: impl Fn(usize) -> Option<Place>) -> Result<(), DecodeError> {
         let decoded = self.decoder.decode(values)?;
         let again = decoded.batch.column_by_name(&self.plan.rescued).and_then(|column| column.as_string_opt::<i32>());
-        let again_of: BTreeMap<u32, &str> = match again {
-            Some(again) => {
-                decoded.inputs.iter().zip(again.iter()).filter_map(|(at, text)| Some((*at, text?))).collect()
-            }
-            None => BTreeMap::new(),
-        };
+        let mut row_of = decoded.inputs.iter().zip(0..).peekable();
         for (at, value) in (0..=u32::MAX).zip(values.iter()) {
             self.rows += 1;
+            // A record that is rejected has no row.
+            let row = row_of.next_if(|(input, _)| **input == at).map(|(_, row)| row);
             let Some(members) = value.and_then(|value| self.members(value).ok()) else { continue };
-            let again = again_of.get(&at).map(|text| text.as_bytes()).unwrap_or_default();
+            let again = again.zip(row).filter(|(again, row)| again.is_valid(*row));
+            let again = again.map(|(again, row)| again.value(row).as_bytes()).unwrap_or_default();
             let left = self.members(again).unwrap_or_default();
-            if self.fields.len() < MOST_FIELDS {
-                self.shape.observe(again);
-            }
+            self.shape.observe(again);
             for (path, text) in members {
                 let is_older = !left.contains_key(&path);
-                self.add(path, text, is_older, || place(at as usize));
+                let unread = match row.filter(|_| !is_older) {
+                    Some(row) => self.unread(&path, &decoded.batch, row),
+                    None => Vec::new(),
+                };
+                self.add(path, text, is_older, unread, || place(at as usize));
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, path: Vec<String>, text: &[u8], is_older: bool, place: impl Fn() -> Option<Place>) {
-        if self.fields.len() >= MOST_FIELDS && !self.fields.contains_key(&path) {
-            self.others += 1;
-            return;
+    /// Of several columns that read a path, those that are null in a row.
+    fn unread(&self, path: &[String], batch: &RecordBatch, row: usize) -> Vec<usize> {
+        let readers = self.index.at(&self.plan, path);
+        if readers.len() < 2 {
+            return Vec::new();
+        }
+        let is_null = |at: &usize| batch.columns().get(*at).is_some_and(|column| column.is_null(row));
+        readers.into_iter().map(|reader| reader.position).filter(is_null).collect()
+    }
+
+    fn add(
+        &mut self,
+        path: Vec<String>,
+        text: &[u8],
+        is_older: bool,
+        unread: Vec<usize>,
+        place: impl Fn() -> Option<Place>,
+    ) {
+        if !self.fields.contains_key(&path) {
+            let weight = self.weight + path.iter().map(|name| name.len() / NAME).sum::<usize>();
+            if self.fields.len() >= MOST_FIELDS || weight > MOST_WEIGHT {
+                self.others += 1;
+                return;
+            }
+            self.weight = weight;
         }
         let field = self.fields.entry(path).or_default();
         // An older value tells less than one that has no place yet.
@@ -123,6 +175,7 @@ impl Rescued {
         }
         field.rows += 1;
         field.older += u64::from(is_older);
+        field.unread.extend(unread);
         for kind in Shape::of_value(text).kinds() {
             *field.kinds.entry(kind).or_default() += 1;
         }
@@ -156,7 +209,7 @@ impl Rescued {
             let key = String::from_utf8_lossy(scanner.string()?.unescaped(&mut scratch)).into_owned();
             scanner.colon()?;
             path.push(key);
-            if scanner.peek() == b'{' && self.plan.opens(path) {
+            if scanner.peek() == b'{' && self.index.opens(&self.plan, path) {
                 self.walk(scanner, depth + 1, path, members)?;
             } else {
                 let start = scanner.at;
@@ -182,70 +235,18 @@ impl Rescued {
 
     /// What was seen of values that have no column.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.shape.shape
+    }
+
+    /// Whether there was more than [`Rescued::shape`] can tell.
+    pub fn is_cut(&self) -> bool {
+        self.shape.is_cut
     }
 
     /// The fields with values in the column, and why they are there.
     pub fn fields(&self) -> impl Iterator<Item = (&[String], &RescuedField, Why)> {
-        self.fields.iter().map(|(path, field)| (path.as_slice(), field, self.why(path, field)))
-    }
-
-    fn why(&self, path: &[String], field: &RescuedField) -> Why {
-        if field.older == field.rows {
-            return Why::Older;
-        }
-        let proposed = self.proposed(path);
-        if let Some(data_type) = self.plan.type_at(path) {
-            // A list or map whose objects have new fields is in its column, and rescued whole besides. The
-            // fields of a struct are told apart.
-            let is_whole = !matches!(data_type, DataType::Struct(_));
-            if is_whole && !proposed.is_empty() {
-                return Self::held(self.plan.evolve, proposed);
-            }
-            return Why::Type(data_type.clone());
-        }
-        if self.plan.opens(path) {
-            return Why::Object;
-        }
-        let (Some(name), parent) = (path.last(), path.get(..path.len() - 1).unwrap_or_default()) else {
-            return Why::Untyped;
-        };
-        if let Some(taken) = self.plan.names_at(parent).into_iter().find(|taken| same_name(taken, name)) {
-            return Why::Case(taken.to_owned());
-        }
-        if !can_be_named(name) {
-            return Why::Name;
-        }
-        let is_beside = !parent.is_empty() && self.plan.type_at(parent).is_none();
-        match proposed {
-            proposed if !proposed.is_empty() => Self::held(self.plan.evolve, proposed),
-            _ if is_beside => Why::Beside,
-            _ if self.plan.room() == 0 => Why::Full,
-            _ => Why::Untyped,
-        }
-    }
-
-    fn held(evolve: Evolve, proposed: Vec<Addition>) -> Why {
-        match evolve {
-            Evolve::Approve => Why::NotApproved(proposed),
-            Evolve::None => Why::NotAdded(proposed),
-            Evolve::Add | Evolve::Stop => Why::New(proposed),
-        }
-    }
-
-    /// What the table would get for the field alone if the plan grew.
-    fn proposed(&self, path: &[String]) -> Vec<Addition> {
-        let (mut found, mut alone) = (&self.shape, Shape::default());
-        let mut at = &mut alone;
-        for name in path {
-            let Some(field) = found.field(name) else { return Vec::new() };
-            found = field;
-            at = at.field_mut(name);
-        }
-        at.clone_from(found);
-        let adding = Plan { evolve: Evolve::Add, settled: true, ..self.plan.clone() };
-        let grown = adding.grow(&alone).ok().flatten();
-        grown.map_or_else(Vec::new, |grown| additions(Some(&self.plan.schema()), &grown.schema()))
+        let mut reasons = Reasons::new(self);
+        self.fields.iter().map(move |(path, field)| (path.as_slice(), field, reasons.why(path, field)))
     }
 }
 
@@ -259,46 +260,12 @@ fn cut(text: &[u8]) -> String {
     example
 }
 
-impl Plan {
-    /// The type that the plan gives the value at a path of the record.
-    fn type_at(&self, path: &[String]) -> Option<&DataType> {
-        self.columns.iter().find_map(|column| {
-            let mut found = &column.data_type;
-            for name in path.strip_prefix(column.path.as_slice())? {
-                let DataType::Struct(fields) = found else { return None };
-                found = &fields.iter().find(|field| field.name == *name)?.data_type;
-            }
-            Some(found)
-        })
-    }
-
-    /// Whether the plan looks into the object at a path of the record.
-    fn opens(&self, path: &[String]) -> bool {
-        let is_above = |other: &Vec<String>| other.len() > path.len() && other.starts_with(path);
-        self.columns.iter().any(|column| is_above(&column.path))
-            || self.drops.iter().any(is_above)
-            || matches!(self.type_at(path), Some(DataType::Struct(_)))
-    }
-
-    /// The names that are taken beside a new field: of columns, or of the fields of a struct.
-    fn names_at(&self, parent: &[String]) -> Vec<&str> {
-        if let Some(DataType::Struct(fields)) = self.type_at(parent) {
-            return fields.iter().map(|field| field.name.as_str()).collect();
-        }
-        if !parent.is_empty() {
-            return Vec::new();
-        }
-        let columns = self.columns.iter().chain(&self.undeclared).map(|column| column.name.as_str());
-        columns.chain(self.reserved.iter().map(String::as_str)).chain([self.rescued.as_str()]).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{ColumnSpec, PlanOptions, path};
-    use alluvium_core::Partition;
+    use crate::{Addition, Coercion, ColumnSpec, Derivation, PlanOptions, path};
+    use alluvium_core::{DataType, Partition};
 
     fn declared(evolve: Evolve, max_columns: usize, columns: &[(&str, &str, &str)]) -> Plan {
         let spec = |(name, kind, from): &(&str, &str, &str)| ColumnSpec {
@@ -340,6 +307,14 @@ mod tests {
         );
     }
 
+    fn reads(column: &str, how: &str) -> Why {
+        Why::Type(vec![Reading { path: path::parse(column).unwrap(), how: how.to_owned() }])
+    }
+
+    fn older(column: &str, data_type: DataType) -> Why {
+        Why::Older(Some(Target { path: path::parse(column).unwrap(), data_type, is_plain: true }))
+    }
+
     const COLUMNS: [(&str, &str, &str); 4] = [
         ("id", "bigint", "id"),
         ("s", "struct<x:int>", "s"),
@@ -358,27 +333,25 @@ mod tests {
             r#"{"note":"n","gone":[],"a b":1,"ID":1,"address":{"zip":"1"},"_RESCUED":1}"#,
             r#"{"address":5}"#,
         ];
-        let decimal = DataType::Decimal(10, 2);
-        let x = DataType::parse("struct<x:int>").unwrap();
         assert_eq!(
             explained(&plan, &values),
             [
                 ("ID".to_owned(), 1, 0, Why::Case("id".to_owned())),
-                ("_RESCUED".to_owned(), 1, 0, Why::Case("_rescued".to_owned())),
-                ("a b".to_owned(), 1, 0, Why::Name),
+                ("_RESCUED".to_owned(), 1, 0, Why::Own("_rescued".to_owned())),
+                ("a b".to_owned(), 1, 0, Why::Character(' ')),
                 ("address".to_owned(), 1, 0, Why::Object),
                 ("address.zip".to_owned(), 1, 0, Why::Beside),
-                ("amount".to_owned(), 2, 1, Why::Type(decimal)),
+                ("amount".to_owned(), 2, 1, reads("amount", "decimal(10,2)")),
                 ("gone".to_owned(), 1, 0, Why::Untyped),
-                ("id".to_owned(), 2, 1, Why::Type(DataType::BigInt)),
+                ("id".to_owned(), 2, 1, reads("id", "bigint")),
                 ("note".to_owned(), 1, 0, Why::NotApproved(added(&[("note", "string")]))),
-                ("s".to_owned(), 1, 0, Why::Type(x)),
+                ("s".to_owned(), 1, 0, reads("s", "struct<x:int>")),
                 ("s.y".to_owned(), 1, 0, Why::NotApproved(added(&[("s.y", "boolean")]))),
             ]
         );
         assert_eq!(
             explained(&plan, &[r#"{"id":1}"#, r#"{"id":2}"#]),
-            [("id".to_owned(), 2, 2, Why::Older)],
+            [("id".to_owned(), 2, 2, older("id", DataType::BigInt))],
             "what fits by now is older than its column"
         );
     }
@@ -389,6 +362,7 @@ mod tests {
         for (evolve, most, why) in [
             (Evolve::None, 1000, Why::NotAdded(text())),
             (Evolve::Add, 1000, Why::New(text())),
+            (Evolve::Stop, 1000, Why::Stops(text())),
             (Evolve::Add, 4, Why::Full),
             (Evolve::Approve, 4, Why::Full),
         ] {
@@ -422,5 +396,88 @@ mod tests {
         let values: Vec<String> = (0..MOST_FIELDS + 7).map(|number| format!("{{\"k{number}\":1}}")).collect();
         rescued.observe(&values.iter().map(|value| Some(value.as_bytes())).collect(), |_| None).unwrap();
         assert_eq!((rescued.fields.len(), rescued.others()), (MOST_FIELDS, 7));
+    }
+
+    #[test]
+    fn keys_within_a_value_do_not_pile_up() {
+        let mut rescued = Rescued::new(&declared(Evolve::None, 1000, &COLUMNS));
+        let keys = |row: usize| (0..20).map(|key| format!("\"k{row}-{key}\":1")).collect::<Vec<_>>().join(",");
+        for rows in 0..50 {
+            let values: Vec<String> = (0..200).map(|row| format!("{{\"m\":{{{}}}}}", keys(200 * rows + row))).collect();
+            rescued.observe(&values.iter().map(|value| Some(value.as_bytes())).collect(), |_| None).unwrap();
+        }
+        assert!(weight(rescued.shape()) <= 2 * MOST_WEIGHT && rescued.is_cut());
+        rescued.observe(&[Some(b"{\"late\":1}".as_slice())].into_iter().collect(), |_| None).unwrap();
+        let (.., why) = rescued.fields().next().unwrap();
+        assert_eq!(why, Why::Unseen, "what was not looked into is not said to be without a type");
+        // Neither do names, however long.
+        let mut rescued = Rescued::new(&declared(Evolve::None, 1000, &COLUMNS));
+        let values: Vec<String> = (0..200).map(|row| format!("{{\"{row}{}\":1}}", "x".repeat(100_000))).collect();
+        rescued.observe(&values.iter().map(|value| Some(value.as_bytes())).collect(), |_| None).unwrap();
+        assert!(rescued.is_cut() && rescued.fields.len() < 50 && rescued.others() > 150);
+    }
+
+    #[test]
+    fn the_columns_that_do_not_read_a_value_are_named_with_what_they_read() {
+        let column =
+            |name: &str, kind: &str, from: &str, coercion: Coercion, derivation: Option<Derivation>| ColumnSpec {
+                from: Some(vec![from.to_owned()]),
+                coercion,
+                derivation,
+                ..ColumnSpec::new(name, DataType::parse(kind).unwrap())
+            };
+        let columns = vec![
+            column("family", "string", "sku", Coercion::None, Some(Derivation::Before("-".to_owned()))),
+            column("number", "int", "sku", Coercion::None, Some(Derivation::After("-".to_owned()))),
+            column("ts", "timestamp", "at", Coercion::EpochMs, None),
+            column("price", "decimal(10,2)", "price", Coercion::ParseString, None),
+        ];
+        let plan = Plan::declared(columns, PlanOptions { evolve: Evolve::None, ..PlanOptions::default() }).unwrap();
+        let told = |value: &str| match explained(&plan, &[value]).pop().unwrap().3 {
+            Why::Type(readings) => readings.iter().map(Reading::to_string).collect::<Vec<_>>().join("; "),
+            why => format!("{why:?}"),
+        };
+        assert_eq!(told(r#"{"sku":"AB-x"}"#), "column number reads what is after \"-\" as int");
+        let both = "column family reads what is before \"-\" as string; column number reads what is after \"-\" as int";
+        assert_eq!(told(r#"{"sku":"none"}"#), both);
+        assert_eq!(told(r#"{"at":"2026-03-01T00:00:00Z"}"#), "column ts reads epoch milliseconds");
+        assert_eq!(told(r#"{"price":"n/a"}"#), "column price reads decimal(10,2), in a string too");
+        assert_eq!(explained(&plan, &[r#"{"sku":"AB-1"}"#])[0].3, Why::Older(None), "no one column has it all");
+    }
+
+    #[test]
+    fn a_name_that_no_new_column_can_have_is_told_why() {
+        let options = |evolve| PlanOptions {
+            evolve,
+            reserved: vec!["_kafka".to_owned()],
+            drops: vec![vec!["debug".to_owned()]],
+            ..PlanOptions::default()
+        };
+        let id = ColumnSpec { from: Some(vec!["number".to_owned()]), ..ColumnSpec::new("id", DataType::BigInt) };
+        let table = arrow_schema::Schema::new(vec![
+            arrow_schema::Field::new("id", DataType::BigInt.to_arrow(), true),
+            arrow_schema::Field::new("note", DataType::String.to_arrow(), true),
+        ]);
+        let plan = |evolve| Plan::declared(vec![id.clone()], options(evolve)).unwrap().with_table(&table).unwrap();
+        let long = "x".repeat(300);
+        for (name, why) in [
+            ("note", Why::Unfilled(DataType::String)),
+            ("Note", Why::Case("note".to_owned())),
+            ("id", Why::Taken("number".to_owned())),
+            ("ID", Why::Case("id".to_owned())),
+            ("_Kafka", Why::Own("_kafka".to_owned())),
+            ("a=b", Why::Character('=')),
+            (&long, Why::Length),
+            ("debug", Why::Dropped),
+        ] {
+            for evolve in [Evolve::None, Evolve::Add] {
+                let value = format!("{{{name:?}:1}}");
+                assert_eq!(explained(&plan(evolve), &[&value])[0].3, why, "{name} {evolve:?}");
+            }
+        }
+        // Of two that nobody knew, the first gets the column.
+        let told = explained(&plan(Evolve::Add), &[r#"{"New":1}"#, r#"{"new":1}"#]);
+        assert_eq!(told[0].3, Why::New(added(&[("New", "bigint")])));
+        assert_eq!(told[1].3, Why::Case("New".to_owned()));
     }
 }
