@@ -250,6 +250,13 @@ impl Rescued {
     }
 }
 
+impl Plan {
+    /// The plan with another answer to unknown fields; its columns stay.
+    pub fn evolving(self, evolve: Evolve) -> Self {
+        Self { evolve, ..self }
+    }
+}
+
 fn cut(text: &[u8]) -> String {
     // No character takes more than four bytes.
     let beginning = String::from_utf8_lossy(text.get(..4 * EXAMPLE).unwrap_or(text));

@@ -179,7 +179,7 @@ pub enum SchemaAction {
     Show(PlanSchema),
     /// Print what the next commit would add to the table, and what waits for approval. Changes nothing.
     Diff(PlanSchema),
-    /// Add to the table what was held back: a commit of its own in the table's log.
+    /// Add to the table what `diff` shows as held back: a commit of its own in the table's log.
     Approve(ApproveSchema),
     /// Tell which fields are in the rescued column, how often, why, and what to do.
     Explain(PlanSchema),
@@ -191,8 +191,8 @@ pub struct Look {
     /// Records of a file, one a line.
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
-    /// How many of the topic's next records to look at; 0 asks no broker. By default 10,000 for a diff and
-    /// where a plugin decides on the mapping, 0 otherwise.
+    /// How many of the topic's next records to look at; 0 asks no broker. By default 10,000 to diff, to approve
+    /// and where a plugin decides on the mapping, 0 otherwise and beside --records.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub sample: Option<u32>,
 }

@@ -1,25 +1,31 @@
 //! `alluvium schema`
 
+mod explain;
+
 use crate::cli::{ApproveSchema, PlanSchema, Schema, SchemaAction};
 use crate::failure::Failure;
-use crate::growth::{Growth, Outlook, SAMPLE};
-use crate::text::{cut, escape};
+use crate::growth::{Growth, Outlook, Planned, SAMPLE, Unfilled, Widest};
+use crate::text::escape;
 use crate::{load, output};
-use alluvium_core::{CommitInfo, CommitKind, Evolve};
-use alluvium_schema::{Addition, Plan, RescuedField, Why, additions, path, select};
+use alluvium_config::Mapping;
+use alluvium_core::{Classified, CommitInfo, CommitKind, Evolve};
+use alluvium_schema::{Addition, Plan, additions, path, select};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Characters of an example that are shown.
-const EXAMPLE: usize = 80;
+/// Names that are told at once.
+const LISTED: usize = 20;
+
+/// Characters up to which a column's name and type stand in columns of the output.
+const WIDE: usize = 40;
 
 pub async fn schema(arguments: Schema) -> Result<(), Failure> {
     match arguments.action {
         SchemaAction::Show(arguments) => show(arguments).await,
         SchemaAction::Diff(arguments) => diff(arguments).await,
         SchemaAction::Approve(arguments) => approve(arguments).await,
-        SchemaAction::Explain(arguments) => explain(arguments).await,
+        SchemaAction::Explain(arguments) => explain::explain(arguments).await,
     }
 }
 
@@ -43,7 +49,39 @@ fn columns(additions: &[Addition]) -> Vec<Column> {
 }
 
 fn print(additions: &[Addition]) {
-    additions.iter().for_each(|addition| output::line(escape(format!("  + {addition}").as_bytes())));
+    additions.iter().for_each(|addition| line(format!("  + {addition}")));
+}
+
+/// A line with names that records chose.
+fn line(text: impl AsRef<str>) {
+    output::line(escape(text.as_ref().as_bytes()));
+}
+
+/// Some names, the first of many.
+fn listed<S: AsRef<str>>(names: &[S]) -> String {
+    let mut text = names.iter().take(LISTED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if names.len() > LISTED {
+        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    }
+    text
+}
+
+/// A command for people to copy into a shell.
+fn command(action: &str, file: &Path, names: &[String]) -> String {
+    let words = [&[file.display().to_string()], names].concat();
+    // What looks like a flag is one, unless told otherwise.
+    let end = if words.iter().any(|word| word.starts_with('-')) { " --" } else { "" };
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    format!("`alluvium schema {action}{end} {}`", words.join(" "))
+}
+
+/// One word of a POSIX shell. Files and fields have names that somebody else chose.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[derive(Serialize)]
@@ -53,31 +91,98 @@ struct Shown {
     digest: String,
     /// All columns of the rows: the plan's, those of plugins, the rescued one, metadata.
     columns: Vec<Column>,
+    /// Columns of the table that are filled once a record has a field of their name.
+    unfilled_for_now: Vec<Column>,
+    /// Columns of the table that are null in new rows.
+    unfilled: Vec<Column>,
+    /// Unknown fields that stop the pipeline.
+    stops: Vec<String>,
+    /// Columns without which the pipeline does not start.
+    waits: Vec<String>,
 }
 
 async fn show(arguments: PlanSchema) -> Result<(), Failure> {
     let outlook = Outlook::new(&arguments.file, &arguments.look, 0).await?;
-    let layout = outlook.layout()?;
-    let all = additions(None, layout.schema());
-    let plan = layout.plan();
+    let planned = outlook.planned()?;
+    let all = additions(None, &planned.schema);
+    let unfilled = outlook.unfilled(&planned);
     if arguments.json {
+        let Planned { plan, stops, waits, .. } = planned;
         let (pipeline, digest) = (outlook.loaded.pipeline.id.to_string(), plan.digest());
-        output::json(&Shown { pipeline, plan: plan.as_ref().clone(), digest, columns: columns(&all) });
+        let (unfilled_for_now, unfilled) = (columns(&unfilled.for_now), columns(&unfilled.for_good));
+        let columns = columns(&all);
+        output::json(&Shown { pipeline, plan, digest, columns, unfilled_for_now, unfilled, stops, waits });
         return Ok(());
     }
+    let plan = &planned.plan;
+    print_obstacles(&arguments.file, &outlook, &planned.stops, &planned.waits);
     if !plan.is_settled() {
         output::line("the columns come with the first records; to see what they would be: --sample 10000");
     }
-    let is_planned =
-        |column: &&Addition| plan.columns().iter().any(|planned| Some(&planned.name) == column.path.first());
-    let text = plan.to_string();
-    let (planned, others) = text.rsplit_once('\n').unwrap_or(("", &text));
-    planned.lines().for_each(|line| output::line(escape(line.as_bytes())));
-    for column in all.iter().filter(|column| !is_planned(column)) {
-        output::line(escape(format!("besides: {column}").as_bytes()));
+    print_columns(plan);
+    plan.drops().iter().for_each(|drop| line(format!("dropped: {}", path::join(drop))));
+    let names: HashSet<&str> = plan.columns().iter().map(|column| column.name.as_str()).collect();
+    for column in all.iter().filter(|column| !column.path.first().is_some_and(|name| names.contains(name.as_str()))) {
+        line(format!("besides: {column}"));
     }
-    output::line(escape(others.as_bytes()));
+    print_unfilled(&unfilled);
+    let text = plan.to_string();
+    line(text.rsplit('\n').next().unwrap_or_default());
     Ok(())
+}
+
+/// Each column with what it reads, one under the other; what is too wide for that stands on a line by itself.
+fn print_columns(plan: &Plan) {
+    let texts = plan.columns().iter().map(|column| {
+        (escape(column.name.as_bytes()), escape(column.data_type.to_string().as_bytes()), column.to_string())
+    });
+    let texts: Vec<_> = texts.collect();
+    let width = |text: &String| text.chars().count();
+    let widest = |widths: &mut dyn Iterator<Item = usize>| widths.filter(|width| *width <= WIDE).max().unwrap_or(0);
+    let name_width = widest(&mut texts.iter().map(|(name, ..)| width(name)));
+    let type_width = widest(&mut texts.iter().map(|(_, data_type, _)| width(data_type)));
+    for (name, data_type, source) in &texts {
+        if width(name) > name_width || width(data_type) > type_width {
+            output::line(format!("{name:name_width$}  {data_type}"));
+            line(format!("{:name_width$}  {:type_width$}  {source}", "", ""));
+        } else {
+            line(format!("{name:name_width$}  {data_type:type_width$}  {source}"));
+        }
+    }
+}
+
+fn print_unfilled(unfilled: &Unfilled) {
+    let names = |additions: &[Addition]| {
+        let names: Vec<String> = additions.iter().map(|addition| path::join(&addition.path)).collect();
+        let (what, are) = if names.len() == 1 { ("column", "is") } else { ("columns", "are") };
+        (format!("the table's {what} {}", listed(&names)), are)
+    };
+    if !unfilled.for_now.is_empty() {
+        let (columns, are) = names(&unfilled.for_now);
+        line(format!("{columns} {are} filled once a record has a field of that name"));
+    }
+    if !unfilled.for_good.is_empty() {
+        let (columns, are) = names(&unfilled.for_good);
+        let they = if are == "is" { "it is" } else { "they are" };
+        line(format!("{columns} {are} not filled by this pipeline: {they} null in new rows"));
+    }
+}
+
+/// Why the next commit is not made.
+fn print_obstacles(file: &Path, outlook: &Outlook, stops: &[String], waits: &[String]) {
+    if let Some(lost) = &outlook.lost {
+        let error = alluvium_runtime::Error::Position(lost.clone());
+        line(format!("the next commit is not made: {lost}"));
+        error.hint().iter().for_each(|hint| line(format!("  {hint}")));
+    }
+    if !stops.is_empty() {
+        let fields = listed(stops);
+        line(format!("the next commit is not made: with evolve = \"stop\" these fields stop the pipeline: {fields}"));
+    }
+    if !waits.is_empty() {
+        let (columns, approve) = (listed(waits), command("approve", file, &[]));
+        line(format!("the pipeline does not start before these columns are approved ({approve}): {columns}"));
+    }
 }
 
 #[derive(Serialize)]
@@ -93,50 +198,74 @@ struct Difference {
     stops: Vec<String>,
     /// Columns without which the pipeline does not start.
     waits: Vec<String>,
+    /// Why the pipeline does not read on from its positions.
+    lost: Option<String>,
+    /// Columns of the table that are filled once a record has a field of their name.
+    unfilled_for_now: Vec<Column>,
+    /// Columns of the table that are null in new rows.
+    unfilled: Vec<Column>,
+    /// Whether more was rescued than could be looked into.
+    incomplete: bool,
 }
 
 async fn diff(arguments: PlanSchema) -> Result<(), Failure> {
     let outlook = Outlook::new(&arguments.file, &arguments.look, SAMPLE).await?;
     let growth = outlook.growth().await?;
     if arguments.json {
-        let (pipeline, records) = (outlook.loaded.pipeline.id.to_string(), outlook.looked_at);
-        let (adds, held) = (columns(&growth.adds), columns(&growth.held));
-        output::json(&Difference { pipeline, records, adds, held, stops: growth.stops, waits: growth.waits });
+        output::json(&Difference {
+            pipeline: outlook.loaded.pipeline.id.to_string(),
+            records: outlook.looked.records(),
+            adds: columns(&growth.adds),
+            held: columns(&growth.held),
+            stops: growth.stops,
+            waits: growth.waits,
+            lost: outlook.lost.as_ref().map(ToString::to_string),
+            unfilled_for_now: columns(&growth.unfilled.for_now),
+            unfilled: columns(&growth.unfilled.for_good),
+            incomplete: growth.is_cut,
+        });
         return Ok(());
     }
-    output::note(format!("{} records of the topic or the file were looked at", outlook.looked_at));
+    note_looked(&outlook, growth.is_cut);
     print_growth(&arguments.file, &outlook, &growth);
     Ok(())
 }
 
+/// What the answer rests on.
+fn note_looked(outlook: &Outlook, is_cut: bool) {
+    output::note(escape(outlook.looked.to_string().as_bytes()));
+    if is_cut {
+        output::note("not all that was rescued was looked into: it holds too many different fields");
+    }
+}
+
 fn print_growth(file: &Path, outlook: &Outlook, growth: &Growth) {
-    let Growth { adds, held, stops, waits } = growth;
+    let Growth { adds, held, stops, waits, unfilled, .. } = growth;
+    print_obstacles(file, outlook, stops, waits);
+    let is_made = stops.is_empty() && waits.is_empty() && outlook.lost.is_none();
     match (&outlook.state.schema, adds.is_empty()) {
-        (_, true) if stops.is_empty() && waits.is_empty() => output::line("the next commit adds no columns"),
+        (_, true) if is_made => output::line("the next commit adds no columns"),
         (_, true) => {}
         (None, false) => output::line("there is no table yet; the first commit makes it with"),
         (Some(_), false) => output::line("the next commit adds"),
     }
     print(adds);
-    if !stops.is_empty() {
-        output::line(format!(
-            "the next commit is not made: with evolve = \"stop\" these fields stop the pipeline: {}",
-            escape(stops.join(", ").as_bytes())
-        ));
-    }
-    if !waits.is_empty() {
-        output::line(format!(
-            "the pipeline does not start before these columns are approved: {}",
-            escape(waits.join(", ").as_bytes())
-        ));
-    }
     if !held.is_empty() {
-        output::line(match outlook.loaded.pipeline.schema.evolve {
-            Evolve::Approve => format!("held back; `alluvium schema approve {}` adds", file.display()),
-            _ => format!("not added by the pipeline; `alluvium schema approve {}` would add", file.display()),
+        let (schema, approve) = (&outlook.loaded.pipeline.schema, command("approve", file, &[]));
+        line(match schema.evolve {
+            Evolve::Approve => format!("held back; {approve} adds"),
+            _ => format!("not added by the pipeline; {approve} would add"),
         });
         print(held);
+        let is_column = held.iter().any(|held| held.path.len() == 1);
+        match schema.mapping {
+            _ if schema.evolve == Evolve::Approve || !is_column => {}
+            Mapping::Columns(_) => output::line("what is added is filled once it is declared"),
+            Mapping::Plugin(_) => output::line("what is added is filled once the mapping plugin plans it"),
+            _ => {}
+        }
     }
+    print_unfilled(unfilled);
 }
 
 #[derive(Serialize)]
@@ -149,17 +278,18 @@ struct Approved {
 
 async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
     let ApproveSchema { file, columns: wanted, look, json } = arguments;
-    let outlook = Outlook::new(&file, &look, 0).await?;
+    // As many as `diff` looks at, whose answer is approved.
+    let outlook = Outlook::new(&file, &look, SAMPLE).await?;
     let sink = load::sink(&file, &outlook.loaded.pipeline).await?;
     let Some(table) = &outlook.state.schema else {
         return Err(Failure::classified(&alluvium_delta::Error::NoTable { table: sink.config().table.clone() }));
     };
-    let (mut widest, plan) = outlook.widest().await?;
+    let Widest { schema: mut widest, plan, is_cut } = outlook.widest().await?;
     let all = additions(Some(table), &widest);
     if !wanted.is_empty() {
         widest = select(table, &widest, &chosen(&file, &all, &wanted)?);
     }
-    let added = additions(Some(table), &widest);
+    let mut added = additions(Some(table), &widest);
     let pipeline = &outlook.loaded.pipeline;
     let info = CommitInfo {
         format: 1,
@@ -177,10 +307,17 @@ async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
         true => None,
         false => sink.grow(&info, &widest).await.map_err(|error| Failure::classified(&error))?,
     };
+    if version.is_none() {
+        // Another writer was first.
+        added.clear();
+    }
     if json {
         let pipeline = pipeline.id.to_string();
         output::json(&Approved { pipeline, version, added: columns(&added) });
-    } else if let Some(version) = version {
+        return Ok(());
+    }
+    note_looked(&outlook, is_cut);
+    if let Some(version) = version {
         output::line(format!("version {version} of the table adds"));
         print(&added);
     } else {
@@ -189,153 +326,59 @@ async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The additions that were named.
+/// The additions that were named, as they are or as they are printed.
 fn chosen(file: &Path, all: &[Addition], wanted: &[String]) -> Result<Vec<Vec<String>>, Failure> {
+    let named: HashMap<String, &Addition> = all
+        .iter()
+        .flat_map(|addition| {
+            let name = path::join(&addition.path);
+            [(escape(name.as_bytes()), addition), (name, addition)]
+        })
+        .collect();
     let mut chosen = Vec::new();
     for name in wanted {
-        let path = path::parse(name).map_err(|error| Failure::input(error.to_string()))?;
-        if !all.iter().any(|addition| addition.path == path) {
+        let parsed = || path::parse(name).ok().map(|path| path::join(&path));
+        let found = named.get(name).or_else(|| named.get(&parsed()?));
+        let Some(addition) = found else {
             let there: Vec<String> = all.iter().map(|addition| path::join(&addition.path)).collect();
             let hint = match there.is_empty() {
                 true => "nothing waits for approval".to_owned(),
-                false => format!("`alluvium schema diff {}` names them: {}", file.display(), there.join(", ")),
+                false => format!("{} names them: {}", command("diff", file, &[]), listed(&there)),
             };
-            return Err(Failure::input(format!("{name} does not wait for approval")).with_hint(hint));
-        }
-        chosen.push(path);
+            let message = format!("{} does not wait for approval", escape(name.as_bytes()));
+            return Err(Failure::input(message).with_hint(escape(hint.as_bytes())));
+        };
+        chosen.push(addition.path.clone());
     }
     Ok(chosen)
 }
 
-#[derive(Serialize)]
-struct Explained {
-    pipeline: String,
-    column: String,
-    /// Rows with a rescued value.
-    rows: u64,
-    fields: Vec<ExplainedField>,
-    /// Values of fields past the first 10,000.
-    others: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Serialize)]
-struct ExplainedField {
-    path: String,
-    rows: u64,
-    /// Rows whose value a column takes by now.
-    older: u64,
-    kinds: BTreeMap<&'static str, u64>,
-    why: &'static str,
-    message: String,
-    hint: String,
-    example: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    partition: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<i64>,
-}
+    #[test]
+    fn a_command_is_safe_to_copy() {
+        let told = |file: &str, names: &[&str]| {
+            command("approve", Path::new(file), &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(told("a/orders-1.toml", &["note", "s.y"]), "`alluvium schema approve a/orders-1.toml note s.y`");
+        assert_eq!(
+            told("my orders.toml", &["`a.b`", "$(rm)", "it's", ""]),
+            r"`alluvium schema approve 'my orders.toml' '`a.b`' '$(rm)' 'it'\''s' ''`"
+        );
+        assert_eq!(told("orders.toml", &["--help"]), "`alluvium schema approve -- orders.toml --help`");
+    }
 
-async fn explain(arguments: PlanSchema) -> Result<(), Failure> {
-    let outlook = Outlook::new(&arguments.file, &arguments.look, 0).await?;
-    let layout = outlook.layout()?;
-    let rescued = outlook.rescued(layout.plan()).await?;
-    let column = layout.plan().rescued().to_owned();
-    let explain =
-        |(path, field, why): (&[String], &RescuedField, Why)| explained(&arguments.file, &column, path, field, &why);
-    let mut fields: Vec<ExplainedField> = rescued.fields().map(explain).collect();
-    fields.sort_by_key(|field| std::cmp::Reverse(field.rows - field.older));
-    let (rows, others) = (rescued.rows(), rescued.others());
-    if arguments.json {
-        let pipeline = outlook.loaded.pipeline.id.to_string();
-        output::json(&Explained { pipeline, column, rows, fields, others });
-        return Ok(());
-    }
-    output::line(format!("{column} has values of {rows} rows"));
-    for field in fields {
-        let kinds: Vec<_> = field.kinds.iter().map(|(kind, rows)| format!("{rows} {kind}")).collect();
-        output::line(format!("{}: {}", escape(field.path.as_bytes()), kinds.join(", ")));
-        let place = field.partition.zip(field.offset);
-        let place = place.map_or_else(String::new, |(partition, offset)| format!(" ({partition}:{offset})"));
-        let (message, hint) = (escape(field.message.as_bytes()), escape(field.hint.as_bytes()));
-        output::line(format!("  {message}, as in {}{place}", cut(field.example.as_bytes(), EXAMPLE)));
-        output::line(format!("  {hint}"));
-    }
-    if others > 0 {
-        output::line(format!("{others} values of further fields are not told apart"));
-    }
-    Ok(())
-}
-
-fn explained(file: &Path, rescued: &str, at: &[String], field: &RescuedField, why: &Why) -> ExplainedField {
-    let name = path::join(at);
-    let file = file.display();
-    let in_rescued = match json_path(at) {
-        Some(path) => format!("get_json_object({rescued}, '{path}')"),
-        None => rescued.to_owned(),
-    };
-    let told = |added: &[Addition]| added.iter().map(Addition::to_string).collect::<Vec<_>>().join(", ");
-    let approve = |added: &[Addition]| {
-        let names: Vec<_> = added.iter().map(|added| path::join(&added.path)).collect();
-        let (names, told) = (names.join(" "), told(added));
-        format!("`alluvium schema approve {file} {names}` adds {told}; new records fill it")
-    };
-    let declare = || match at.len() {
-        1 => format!("declare a column of another name for it: [[schema.column]] with from = {name:?}"),
-        // A column of its own would take the other fields of the object out of theirs.
-        _ => format!("change it in a plugin, or read it as {in_rescued}"),
-    };
-    let (code, message, hint) = match why {
-        Why::Older => (
-            "older",
-            "the column came later".to_owned(),
-            format!("fill old rows with your engine: UPDATE … SET … WHERE {in_rescued} IS NOT NULL"),
-        ),
-        Why::Type(data_type) => ("type", format!("not of the type {data_type} that the column has"), declare()),
-        Why::Object => {
-            ("object", "columns are made of what is inside an object here, and this is none".to_owned(), declare())
+    #[test]
+    fn names_are_accepted_as_they_are_printed() -> Result<(), Failure> {
+        let addition = |name: &str| Addition { path: vec![name.to_owned()], data_type: alluvium_core::DataType::Int };
+        let all = ["a.b", "c`d", "zero\u{200b}width", "-x"].map(addition);
+        for addition in &all {
+            let printed = escape(path::join(&addition.path).as_bytes());
+            assert_eq!(chosen(Path::new("f"), &all, &[printed])?, std::slice::from_ref(&addition.path));
         }
-        Why::NotApproved(added) => ("not-approved", "new, and nobody has approved it".to_owned(), approve(added)),
-        Why::NotAdded(added) => ("not-added", "new, and evolve = \"none\" adds no columns".to_owned(), approve(added)),
-        Why::New(added) => ("new", "new".to_owned(), format!("the next record that has it adds {}", told(added))),
-        Why::Case(taken) => (
-            "case",
-            format!("the name differs from {taken} only in case, or is that of the pipeline's own column"),
-            declare(),
-        ),
-        Why::Name => ("name", "no column can have this name".to_owned(), declare()),
-        Why::Full => (
-            "full",
-            "new, and the table has as many columns as max_columns allows".to_owned(),
-            "raise max_columns in [schema], or leave fields out: drop = [\"…\"]".to_owned(),
-        ),
-        Why::Beside => (
-            "beside",
-            "columns are declared for other fields of its object, and none for it".to_owned(),
-            format!("declare a column for it: [[schema.column]] with from = {name:?}"),
-        ),
-        Why::Untyped => (
-            "untyped",
-            "no value says of which type it is".to_owned(),
-            "the first value that is more than null, [] or {} makes it a column where columns are added".to_owned(),
-        ),
-    };
-    let (example, place) = field.example.clone();
-    ExplainedField {
-        path: name,
-        rows: field.rows,
-        older: field.older,
-        kinds: field.kinds.iter().map(|(kind, rows)| (kind.name(), *rows)).collect(),
-        why: code,
-        message,
-        hint,
-        example,
-        partition: place.map(|(partition, _)| partition.0),
-        offset: place.map(|(_, offset)| offset),
+        assert!(chosen(Path::new("f"), &all, &["a".to_owned()]).is_err());
+        Ok(())
     }
-}
-
-/// A path as Spark's functions on JSON text take it; none for names that would have to be quoted.
-fn json_path(at: &[String]) -> Option<String> {
-    let is_plain = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    at.iter().all(is_plain).then(|| format!("$.{}", at.join(".")))
 }
