@@ -1,9 +1,10 @@
 //! `alluvium schema`: what is planned, what would grow, what was rescued, and approval.
 
 use crate::mapping::{columns, mapped, options, rows, send, workbench};
-use alluvium_tests::Workbench;
+use alluvium_kafka::Sandbox;
 use alluvium_tests::process::Signal;
 use alluvium_tests::workbench::PATIENCE;
+use alluvium_tests::{Options, Workbench};
 use serde_json::{Value, json};
 
 /// What a command prints as JSON.
@@ -215,4 +216,176 @@ async fn declared_columns_wait_for_approval_too() {
         rows(&bench, &["order_id", "total", "note", "_rescued"]).await[2],
         [json!(3), json!("2.50"), json!("m"), json!(null)]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_shown_is_what_is_approved() {
+    let (sandbox, bench) = workbench("evolve = \"approve\"\n");
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    // Nothing of it was rescued yet.
+    send(&bench, &[json!({"id": 2, "note": "n", "other": 1})]).await;
+    let held = told(&bench, &["diff", "pipeline.toml"])["held"].clone();
+    assert_eq!(held, json!([{"path": "note", "type": "string"}, {"path": "other", "type": "bigint"}]));
+    assert_eq!(told(&bench, &["approve", "pipeline.toml", "--sample", "0"])["added"], json!([]));
+    assert_eq!(told(&bench, &["approve", "pipeline.toml", "other"])["added"], json!([held[1]]));
+    assert_eq!(told(&bench, &["approve", "pipeline.toml"])["added"], json!([held[0]]));
+    bench.run_to_end("second");
+    assert_eq!(rows(&bench, &["note", "other"]).await[1], [json!("n"), json!(1)]);
+    drop(sandbox);
+    let mut process = bench.alluvium("schema", &["schema", "approve", "pipeline.toml"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(1), "{}", process.err());
+    assert!(process.err().contains("--sample 0 looks at the table alone"), "{}", process.err());
+    assert_eq!(told(&bench, &["approve", "pipeline.toml", "--sample", "0"])["version"], json!(null));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugins_plan_is_shown_where_a_field_stops_the_pipeline() {
+    let (_sandbox, bench) = workbench(&mapped("{}", "evolve = \"stop\"\n"));
+    send(&bench, &[json!({"id": 1, "sku": "AB-x"}), json!({"id": 2, "sku": "none"})]).await;
+    bench.run_to_end("first");
+    send(&bench, &[json!({"id": 3, "sku": "AB-1", "new": 1})]).await;
+    let text = printed(&bench, &["show", "pipeline.toml"]);
+    assert!(text.contains("with evolve = \"stop\" these fields stop the pipeline: new"), "{text}");
+    assert!(text.contains("sku_number  int     from sku after \"-\", else rescued"), "{text}");
+    assert!(text.ends_with("other fields stop the pipeline\n"), "{text}");
+    let explained = told(&bench, &["explain", "pipeline.toml"]);
+    let sku = &explained["fields"][0];
+    assert_eq!((&sku["path"], &sku["rows"], &sku["why"]), (&json!("sku"), &json!(2), &json!("type")), "{sku:#}");
+    let message = "does not fit: column sku_family reads what is before \"-\" as string, \
+                   column sku_number reads what is after \"-\" as int";
+    assert_eq!(sku["message"], message);
+    assert!(sku["hint"].as_str().unwrap().contains("let the mapping plugin"), "{sku:#}");
+    let diff = told(&bench, &["diff", "pipeline.toml"]);
+    assert_eq!((&diff["stops"], &diff["adds"]), (&json!(["new"]), &json!([])), "{diff:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_that_wait_are_shown_and_do_not_hide_the_rest() {
+    for schema in [mapped("{}", "evolve = \"approve\"\n"), "evolve = \"approve\"\n".to_owned()] {
+        let (_sandbox, mut bench) = workbench(&schema);
+        send(&bench, &[json!({"id": 1})]).await;
+        bench.run_to_end("first");
+        let transforms = alluvium_tests::workbench::transform("redact", "{ fields = [] }");
+        bench.rewrite(&Options { transforms, ..options(&schema) });
+        send(&bench, &[json!({"id": 2, "note": "n"})]).await;
+        let diff = told(&bench, &["diff", "pipeline.toml"]);
+        let waits = diff["waits"].as_array().unwrap();
+        assert!(waits.contains(&json!("event_time")) && diff["adds"] == json!([]), "{diff:#}");
+        let text = printed(&bench, &["diff", "pipeline.toml"]);
+        assert!(text.contains("the pipeline does not start before these columns are approved"), "{text}");
+        let text = printed(&bench, &["show", "pipeline.toml"]);
+        assert!(text.contains("does not start before") && text.contains("from id, "), "{text}");
+        let explained = told(&bench, &["explain", "pipeline.toml"]);
+        assert_eq!((&explained["rows"], &explained["waits"]), (&json!(0), &diff["waits"]), "{explained:#}");
+        assert_eq!(told(&bench, &["approve", "pipeline.toml"])["added"], diff["held"]);
+        assert_eq!(told(&bench, &["diff", "pipeline.toml"])["waits"], json!([]));
+        bench.run_to_end("second");
+        assert_eq!(rows(&bench, &["note"]).await[1], [json!("n")]);
+    }
+}
+
+/// Declarations over a table that others, or the pipeline before them, made wider.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_that_are_not_filled_are_told_and_the_advice_fills_them() {
+    let (_sandbox, mut bench) = workbench("");
+    send(&bench, &[json!({"id": 1, "c": "x", "d": 1})]).await;
+    bench.run_to_end("first");
+    let id = "[[schema.column]]\nname = \"id\"\ntype = \"bigint\"\n";
+    bench.rewrite(&options(id));
+    send(&bench, &[json!({"id": 2, "c": "y"})]).await;
+    bench.run_to_end("second");
+    let line = "the table's columns c, d are not filled by this pipeline: they are null in new rows\n";
+    for action in ["show", "diff"] {
+        let text = printed(&bench, &[action, "pipeline.toml"]);
+        assert!(text.contains(line), "{text}");
+        let unfilled = told(&bench, &[action, "pipeline.toml"])["unfilled"].clone();
+        assert_eq!(unfilled, json!([{"path": "c", "type": "string"}, {"path": "d", "type": "bigint"}]));
+    }
+    let field = told(&bench, &["explain", "pipeline.toml"])["fields"][0].clone();
+    assert_eq!(field["message"], "the table has the column, but the pipeline does not fill it", "{field:#}");
+    let hint =
+        "declare it ([[schema.column]] with name = \"c\", type = \"string\"), or set evolve = \"add\" in [schema]";
+    assert_eq!(field["hint"], hint);
+    // Either way.
+    bench.rewrite(&options(&format!("{id}[[schema.column]]\nname = \"c\"\ntype = \"string\"\n")));
+    send(&bench, &[json!({"id": 3, "c": "z"})]).await;
+    bench.run_to_end("third");
+    bench.rewrite(&options(&format!("evolve = \"add\"\n{id}")));
+    let text = printed(&bench, &["show", "pipeline.toml"]);
+    assert!(text.contains("the table's columns c, d are filled once a record has a field of that name\n"), "{text}");
+    send(&bench, &[json!({"id": 4, "c": "z", "d": 4})]).await;
+    bench.run_to_end("fourth");
+    assert_eq!(rows(&bench, &["c", "d"]).await[2..], [[json!("z"), json!(null)], [json!("z"), json!(4)]]);
+}
+
+/// Whoever does as `explain` says has a pipeline that runs, and fills what it filled before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_is_read_anew_as_advised() {
+    let (_sandbox, mut bench) = workbench("");
+    send(&bench, &[json!({"id": 1, "price": 1.5}), json!({"id": 2, "price": "n/a"})]).await;
+    bench.run_to_end("first");
+    let advice = |bench: &Workbench| told(bench, &["explain", "pipeline.toml"])["fields"][0]["hint"].clone();
+    // Both in one batch make one column of JSON text.
+    assert_eq!(advice(&bench), json!(null));
+    send(&bench, &[json!({"id": 3, "n": 1})]).await;
+    bench.run_to_end("second");
+    send(&bench, &[json!({"id": 4, "n": "n/a"})]).await;
+    bench.run_to_end("third");
+    assert_eq!(
+        advice(&bench),
+        "declare a column of another name: [[schema.column]] with from = \"n\", and no mapping in [schema]; set \
+         evolve = \"add\" there as well, or declare the other columns too: else they are null in new rows"
+    );
+    let again =
+        |name: &str| format!("evolve = \"add\"\n[[schema.column]]\nname = {name:?}\ntype = \"string\"\nfrom = \"n\"\n");
+    bench.rewrite(&options(&again("m")));
+    send(&bench, &[json!({"id": 5, "n": "x", "price": 2})]).await;
+    bench.run_to_end("fourth");
+    assert_eq!(rows(&bench, &["id", "n", "m", "price"]).await[4], [json!(5), json!(null), json!("x"), json!("2")]);
+    send(&bench, &[json!({"id": 6, "n": 6})]).await;
+    bench.rewrite(&options(&again("m").replace("type", "on_conflict = \"rescue\"\ntype")));
+    bench.run_to_end("fifth");
+    let fields = told(&bench, &["explain", "pipeline.toml"])["fields"].clone();
+    assert!(fields[0]["hint"].as_str().unwrap().starts_with("change the declaration"), "{fields:#}");
+    let declared = again("l").replace("string", "bigint");
+    bench.rewrite(&options(&declared));
+    let mut check = bench.alluvium("check", &["check", "pipeline.toml"], &[]);
+    assert!(check.wait(PATIENCE).success(), "{}", check.err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_another_one_is_told() {
+    let topic = Workbench::topic_name("schema");
+    let sandbox = Sandbox::start(&[(&topic, 1)]).unwrap();
+    let mut bench = Workbench::new(sandbox.brokers(), &topic, &options(""));
+    send(&bench, &[json!({"id": 1}), json!({"id": 2})]).await;
+    bench.run_to_end("first");
+    drop(sandbox);
+    let sandbox = Sandbox::start(&[(&topic, 1)]).unwrap();
+    bench.move_to(sandbox.brokers());
+    bench.rewrite(&options(""));
+    send(&bench, &[json!({"id": 3, "new": 1})]).await;
+    let diff = told(&bench, &["diff", "pipeline.toml"]);
+    assert!(diff["lost"].as_str().unwrap().contains("was created anew"), "{diff:#}");
+    assert_eq!((&diff["adds"], &diff["records"]), (&json!([]), &json!(1)), "{diff:#}");
+    let text = printed(&bench, &["diff", "pipeline.toml"]);
+    assert!(text.contains("the next commit is not made: topic") && text.contains("raise `generation`"), "{text}");
+    assert!(!text.contains("adds no columns"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_type_does_not_move_the_others() {
+    let (_sandbox, bench) = workbench("");
+    let wide = json!({"a_name_of_some_length": 1, "another_name_of_some_length": 2});
+    let record = json!({"id": 1, "wide": wide}).to_string();
+    std::fs::write(bench.dir().join("records.ndjson"), record).unwrap();
+    let text = printed(&bench, &["show", "pipeline.toml", "--records", "records.ndjson"]);
+    let expected = "id    bigint  from id, else rescued\n\
+                    wide  struct<a_name_of_some_length:bigint,another_name_of_some_length:bigint>\n              \
+                    from wide, else rescued\n";
+    assert!(text.starts_with(expected), "{text}");
+    let mut process = bench.alluvium("diff", &["schema", "diff", "pipeline.toml", "--records", "records.ndjson"], &[]);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    assert!(process.err().contains("looked at 1 record of records.ndjson\n"), "{}", process.err());
 }
