@@ -276,6 +276,13 @@ struct Approved {
     added: Vec<Column>,
 }
 
+impl Approved {
+    /// Without a version another writer was first: nothing was added.
+    fn new(pipeline: String, version: Option<u64>, added: &[Addition]) -> Self {
+        Self { pipeline, version, added: version.map_or_else(Vec::new, |_| columns(added)) }
+    }
+}
+
 async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
     let ApproveSchema { file, columns: wanted, look, json } = arguments;
     // As many as `diff` looks at, whose answer is approved.
@@ -289,7 +296,7 @@ async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
     if !wanted.is_empty() {
         widest = select(table, &widest, &chosen(&file, &all, &wanted)?);
     }
-    let mut added = additions(Some(table), &widest);
+    let added = additions(Some(table), &widest);
     let pipeline = &outlook.loaded.pipeline;
     let info = CommitInfo {
         format: 1,
@@ -307,16 +314,14 @@ async fn approve(arguments: ApproveSchema) -> Result<(), Failure> {
         true => None,
         false => sink.grow(&info, &widest).await.map_err(|error| Failure::classified(&error))?,
     };
-    if version.is_none() {
-        // Another writer was first.
-        added.clear();
-    }
     if json {
-        let pipeline = pipeline.id.to_string();
-        output::json(&Approved { pipeline, version, added: columns(&added) });
+        output::json(&Approved::new(pipeline.id.to_string(), version, &added));
         return Ok(());
     }
     note_looked(&outlook, is_cut);
+    if let Some(lost) = &outlook.lost {
+        output::note(escape(format!("the pipeline does not read on: {lost}").as_bytes()));
+    }
     if let Some(version) = version {
         output::line(format!("version {version} of the table adds"));
         print(&added);
@@ -368,6 +373,13 @@ mod tests {
             r"`alluvium schema approve 'my orders.toml' '`a.b`' '$(rm)' 'it'\''s' ''`"
         );
         assert_eq!(told("orders.toml", &["--help"]), "`alluvium schema approve -- orders.toml --help`");
+    }
+
+    #[test]
+    fn what_another_writer_added_first_is_not_claimed() {
+        let added = [Addition { path: vec!["note".to_owned()], data_type: alluvium_core::DataType::Int }];
+        assert_eq!(Approved::new(String::new(), None, &added).added.len(), 0);
+        assert_eq!(Approved::new(String::new(), Some(3), &added).added.len(), 1);
     }
 
     #[test]
