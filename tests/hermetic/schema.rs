@@ -151,6 +151,10 @@ async fn what_was_rescued_is_explained() {
     assert!(!text.contains('\u{1b}'), "records do not steer the terminal: {text:?}");
     // With a declared column beside it, the old values have a place, and that is told.
     bench.rewrite(&options("evolve = \"add\"\n"));
+    let diff = told(&bench, &["diff", "pipeline.toml"]);
+    let held = json!([{"path": "note", "type": "string"}, {"path": "s.y", "type": "array<bigint>"}]);
+    assert_eq!((&diff["adds"], diff["held"].as_array().map(Vec::len)), (&json!([]), Some(2)), "{diff:#}");
+    assert!(held.as_array().unwrap().iter().all(|held| diff["held"].as_array().unwrap().contains(held)), "{diff:#}");
     told(&bench, &["approve", "pipeline.toml", "note"]);
     let explained = told(&bench, &["explain", "pipeline.toml"]);
     let note = explained["fields"].as_array().unwrap().iter().find(|field| field["path"] == "note").unwrap().clone();
@@ -307,16 +311,39 @@ async fn columns_that_are_not_filled_are_told_and_the_advice_fills_them() {
     let hint =
         "declare it ([[schema.column]] with name = \"c\", type = \"string\"), or set evolve = \"add\" in [schema]";
     assert_eq!(field["hint"], hint);
+    // What stands beside a declared field, or differs in case, as advised.
+    let city = "[[schema.column]]\nname = \"city\"\ntype = \"string\"\nfrom = \"address.city\"\n";
+    bench.rewrite(&options(&format!("{id}{city}")));
+    send(&bench, &[json!({"ID": 7, "address": {"city": "x", "zip": "1"}})]).await;
+    bench.run_to_end("beside");
+    let fields = told(&bench, &["explain", "pipeline.toml"])["fields"].clone();
+    let hint = |path: &str| {
+        let field = fields.as_array().unwrap().iter().find(|field| field["path"] == path).unwrap();
+        (field["why"].as_str().unwrap().to_owned(), field["hint"].as_str().unwrap().to_owned())
+    };
+    let mut advised = format!("{id}{city}");
+    for (at, (path, why)) in [("ID", "case"), ("address.zip", "beside")].into_iter().enumerate() {
+        let (found, hint) = hint(path);
+        let from = format!("[[schema.column]] with from = {path:?}");
+        assert!(found == why && hint.ends_with(&from), "{path} {found} {hint}");
+        advised.push_str(&format!("[[schema.column]]\nname = \"n{at}\"\ntype = \"string\"\nfrom = {path:?}\n"));
+    }
+    bench.rewrite(&options(&advised));
+    let mut check = bench.alluvium("check", &["check", "pipeline.toml"], &[]);
+    assert!(check.wait(PATIENCE).success(), "{}", check.err());
     // Either way.
     bench.rewrite(&options(&format!("{id}[[schema.column]]\nname = \"c\"\ntype = \"string\"\n")));
     send(&bench, &[json!({"id": 3, "c": "z"})]).await;
     bench.run_to_end("third");
     bench.rewrite(&options(&format!("evolve = \"add\"\n{id}")));
     let text = printed(&bench, &["show", "pipeline.toml"]);
-    assert!(text.contains("the table's columns c, d are filled once a record has a field of that name\n"), "{text}");
+    assert!(
+        text.contains("the table's columns c, d, city are filled once a record has a field of that name\n"),
+        "{text}"
+    );
     send(&bench, &[json!({"id": 4, "c": "z", "d": 4})]).await;
     bench.run_to_end("fourth");
-    assert_eq!(rows(&bench, &["c", "d"]).await[2..], [[json!("z"), json!(null)], [json!("z"), json!(4)]]);
+    assert_eq!(rows(&bench, &["c", "d"]).await[3..], [[json!("z"), json!(null)], [json!("z"), json!(4)]]);
 }
 
 /// Whoever does as `explain` says has a pipeline that runs, and fills what it filled before.

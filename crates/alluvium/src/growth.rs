@@ -266,7 +266,7 @@ impl Outlook {
             growth.adds = additions(table, &planned.committable);
         }
         (growth.stops, growth.waits) = (planned.stops, planned.waits);
-        if self.loaded.pipeline.schema.evolve != Evolve::Add && table.is_some() {
+        if table.is_some() {
             let widest = self.widest().await?;
             growth.is_cut = widest.is_cut;
             growth.held = additions(table, &widest.schema);

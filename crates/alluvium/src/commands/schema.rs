@@ -254,12 +254,13 @@ fn print_growth(file: &Path, outlook: &Outlook, growth: &Growth) {
         let (schema, approve) = (&outlook.loaded.pipeline.schema, command("approve", file, &[]));
         line(match schema.evolve {
             Evolve::Approve => format!("held back; {approve} adds"),
+            Evolve::Add => format!("rescued before, and added with the next record that has it; {approve} adds now"),
             _ => format!("not added by the pipeline; {approve} would add"),
         });
         print(held);
         let is_column = held.iter().any(|held| held.path.len() == 1);
         match schema.mapping {
-            _ if schema.evolve == Evolve::Approve || !is_column => {}
+            _ if matches!(schema.evolve, Evolve::Approve | Evolve::Add) || !is_column => {}
             Mapping::Columns(_) => output::line("what is added is filled once it is declared"),
             Mapping::Plugin(_) => output::line("what is added is filled once the mapping plugin plans it"),
             _ => {}
