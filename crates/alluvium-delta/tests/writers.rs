@@ -164,7 +164,8 @@ async fn a_column_that_its_owner_dropped_is_not_put_back() {
     for from in [2, 4] {
         let table = other_engine(&store).await;
         let snapshot = table.snapshot().unwrap();
-        let kept = snapshot.schema().fields().filter(|field| field.name() != "extra").cloned();
+        let schema = snapshot.schema();
+        let kept = schema.fields().filter(|field| field.name() != "extra").cloned();
         let schema = StructType::try_new(kept).unwrap();
         let metadata = snapshot.metadata().clone().with_schema(&schema).unwrap();
         engine_commit(&table, vec![Action::Metadata(metadata)]).await;
