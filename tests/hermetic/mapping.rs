@@ -138,6 +138,12 @@ async fn a_plan_that_changes_a_type_of_the_table_stops_the_pipeline() {
     let told = process.err();
     assert!(told.contains("the plan of plugin orders-map cannot be carried out"), "{told}");
     assert!(told.contains("'amount' has the type decimal(20,4) in the plan, but decimal(10,2) in the table"), "{told}");
+    let hostile =
+        format!("mapping = {{ plugin = {:?}, with = {{ mode = \"type-change\" }} }}", plugin("hostile-mapping"));
+    bench.rewrite(&options(&hostile));
+    let mut process = bench.run("hostile", &["--until-end"], &[]);
+    assert_eq!(process.wait(PATIENCE).code(), Some(1), "{}", process.err());
+    assert!(process.err().contains("has the type binary in the plan, but bigint in the table"), "{}", process.err());
     // Nothing was lost: the plugin mended, the record lands.
     bench.rewrite(&options(&mapped("{}", "")));
     let summary = bench.run_to_end("third");
@@ -182,6 +188,53 @@ async fn what_is_not_approved_is_kept_in_the_rescue_column() {
     assert!(process.err().contains("nobody has approved them: test, event_time, order_date"), "{}", process.err());
 }
 
+/// A first commit without a column of the records, as `start = "latest"` makes one too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_approve_the_first_typed_batch_makes_the_columns() {
+    let (_sandbox, bench) = workbench("evolve = \"approve\"\n");
+    send(&bench, &[json!({"a b": 1}), json!({"id": null})]).await;
+    bench.run_to_end("first");
+    assert_eq!(columns(&bench).await.len(), 2, "the rescue column and _kafka");
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("second");
+    send(&bench, &[json!({"id": 2, "note": "n"})]).await;
+    bench.run_to_end("third");
+    let (null, rescued) = (Value::Null, |text: &str| json!(text));
+    assert_eq!(
+        rows(&bench, &["id", "_rescued"]).await,
+        [
+            vec![null.clone(), rescued(r#"{"a b":1}"#)],
+            vec![null.clone(), null.clone()],
+            vec![json!(1), null],
+            vec![json!(2), rescued(r#"{"note":"n"}"#)],
+        ]
+    );
+}
+
+/// What docs/schema.md says under "To change a column's type".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_columns_type_is_changed_as_the_docs_say() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schema.md")).unwrap();
+    let (_, section) = text.split_once("## To change a column's type").unwrap();
+    let (_, toml) = section.split_once("```toml\n[schema]\n").unwrap();
+    let (schema, _) = toml.split_once("```").unwrap();
+    let (_sandbox, mut bench) = workbench("");
+    send(&bench, &[json!({"id": 1, "price": 1.5, "name": "a"})]).await;
+    bench.run_to_end("first");
+    bench.rewrite(&options(schema));
+    send(&bench, &[json!({"id": 2, "price": 2.25, "name": "b"}), json!({"id": 3, "price": "x"})]).await;
+    bench.run_to_end("second");
+    let null = Value::Null;
+    assert_eq!(
+        rows(&bench, &["id", "name", "price", "price_v2", "_rescued"]).await,
+        [
+            vec![json!(1), json!("a"), json!(1.5), null.clone(), null.clone()],
+            vec![json!(2), json!("b"), null.clone(), json!("2.2500"), null.clone()],
+            vec![json!(3), null.clone(), null.clone(), null, json!(r#"{"price":"x"}"#)],
+        ]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_field_stops_the_pipeline_that_asks_for_it_and_says_where() {
     let (_sandbox, bench) = workbench("evolve = \"stop\"\n");
@@ -192,7 +245,10 @@ async fn a_new_field_stops_the_pipeline_that_asks_for_it_and_says_where() {
         let told = bench.run_refused(name);
         assert!(told.contains("partition 0, offsets [1, 4)"), "{told}");
         assert!(told.contains("the records have fields that the table has not: note"), "{told}");
-        assert!(told.contains("add them with `alluvium schema approve FILE`"), "{told}");
+        assert!(
+            told.contains("hint: declare the new fields, or add them with `alluvium schema approve FILE`"),
+            "{told}"
+        );
         assert_eq!(rows(&bench, &["id"]).await, [[json!(1)]], "nothing past the last commit");
     }
     let mut approve = bench.alluvium("approve", &["schema", "approve", "pipeline.toml"], &[]);

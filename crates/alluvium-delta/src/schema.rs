@@ -379,4 +379,32 @@ mod tests {
         let promised = arrow("t", &nested.to_string()).unwrap();
         assert_eq!(left_empty(&nested, &promised, |_| true), None);
     }
+
+    #[test]
+    fn not_null_inside_lists_and_maps_must_be_promised() {
+        for (ddl, inside, key, path) in [
+            ("l:array<int>", vec![], "containsNull", "l.element"),
+            ("l:array<array<int>>", vec!["elementType"], "containsNull", "l.element.element"),
+            ("m:map<string,int>", vec![], "valueContainsNull", "m.value"),
+            ("m:map<string,array<int>>", vec!["valueType"], "containsNull", "m.value.element"),
+        ] {
+            let rows = arrow("t", &table(ddl).to_string()).unwrap();
+            let mut strict = table(ddl);
+            assert_eq!(left_empty(&strict, &rows, |_| true), None, "{ddl}");
+            inside.iter().fold(&mut strict["fields"][0]["type"], |at, name| &mut at[*name])[key] = json!(false);
+            assert_eq!(left_empty(&strict, &rows, |_| true), Some(path.to_owned()), "{ddl}");
+            let promised = arrow("t", &strict.to_string()).unwrap();
+            assert_eq!(left_empty(&strict, &promised, |_| true), None, "{ddl}");
+        }
+        // A field of a list's struct, and of a map's.
+        for (ddl, kind, path) in [
+            ("l:array<struct<x:int>>", "elementType", "l.element.x"),
+            ("m:map<string,struct<x:int>>", "valueType", "m.value.x"),
+        ] {
+            let rows = arrow("t", &table(ddl).to_string()).unwrap();
+            let mut strict = table(ddl);
+            strict["fields"][0]["type"][kind]["fields"][0]["nullable"] = json!(false);
+            assert_eq!(left_empty(&strict, &rows, |_| true), Some(path.to_owned()), "{ddl}");
+        }
+    }
 }

@@ -145,15 +145,15 @@ impl Classified for Error {
             }
             Self::Mapping(_) => "change the declared columns, or write to another table",
             Self::PluginPlan { .. } => {
-                "nothing was committed of these records; mend the plugin, whose plan must keep the types that the \
-                 table has"
+                "nothing was committed of these records; mend the plugin or its configuration: a plan must be sound, and \
+                 keep the types that the table has"
             }
             Self::NotApproved { .. } => {
                 "`alluvium schema approve FILE` adds them to the table; `alluvium schema diff FILE` shows them first"
             }
             Self::Grow(_) => {
-                "declare the new fields, add them with `alluvium schema approve FILE`, leave them out with `drop` in \
-                 [schema], or set `evolve = \"add\"` or `\"none\"` there"
+                "declare the new fields, or add them with `alluvium schema approve FILE` where columns are inferred; leave \
+                 them out with `drop` in [schema]; or set `evolve = \"add\"` or `\"none\"` there"
             }
             Self::ColumnType { .. } => "declare the column with the type that the plugin wants",
             Self::NestedColumn { .. } => "let the plugin read the column too, or declare it in [schema]",

@@ -46,12 +46,6 @@ impl Current {
         let known = table.schema.as_ref().map_or_else(|| own.clone(), |table| joined(table, own));
         Self { layout, table: table.schema.clone(), known, reloads }
     }
-
-    /// Whether columns are inferred and neither table nor records have any yet.
-    fn table_is_bare(&self) -> bool {
-        let plan = self.layout.plan();
-        plan.is_inferred() && !plan.is_settled()
-    }
 }
 
 /// What does not change while a pipeline runs.
@@ -167,7 +161,7 @@ impl Planner {
     fn follow(&self, from: &Current, plan: Plan) -> Result<(), Error> {
         let layout = self.base.with_plugins(plan)?;
         // The first columns of inferred ones are the first batch's, also where a table without any is there.
-        let are_first = from.table_is_bare();
+        let are_first = matches!(self.base.mapping, Mapping::Infer) && !from.layout.plan().is_settled();
         if let Some(table) = from.table.as_ref().filter(|_| !are_first) {
             self.base.check_approved(&layout, table)?;
         }

@@ -115,7 +115,7 @@ impl Classified for GrowError {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("add the columns with `alluvium schema approve`, or set evolve to \"add\" or \"none\"".to_owned())
+        Some("declare the fields, leave them out with `drop`, or set evolve to \"add\" or \"none\"".to_owned())
     }
 }
 

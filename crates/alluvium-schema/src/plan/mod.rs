@@ -133,11 +133,6 @@ impl Plan {
         &self.drops
     }
 
-    /// Whether the columns come from the table and the records alone.
-    pub fn is_inferred(&self) -> bool {
-        self.origin == Origin::Inferred
-    }
-
     /// Whether a schema-mapping plugin made the plan, so that every shape it was not made for is news.
     pub(crate) fn wants_news(&self) -> bool {
         self.origin == Origin::Mapped
