@@ -36,5 +36,9 @@ async fn a_topic_created_anew_stops_the_pipeline() {
         // A new generation reads it from its start.
         bench.write("pipeline.toml", &topic, &Options { generation: 2, ..options });
         assert_eq!(bench.run_to_end("generation-2")[0]["read"], records);
+        // The rows of two generations cannot be told apart, and that is said.
+        let mut verify = bench.alluvium("verify", &["verify", "--scan", "pipeline.toml"], &[]);
+        assert!(verify.wait(PATIENCE).success(), "{}", verify.err());
+        assert!(verify.out().trim_end().ends_with("by the log alone: the rows were not scanned"), "{}", verify.out());
     }
 }
