@@ -223,7 +223,10 @@ async fn a_columns_type_is_changed_as_the_docs_say() {
     bench.run_to_end("first");
     bench.rewrite(&options(schema));
     send(&bench, &[json!({"id": 2, "price": 2.25, "name": "b"}), json!({"id": 3, "price": "x"})]).await;
-    bench.run_to_end("second");
+    let mut process = bench.run("second", &["--until-end"], &[]);
+    assert!(process.wait(PATIENCE).success(), "{}", process.err());
+    let warned = "columns of the table that the pipeline does not declare are null in its rows: price";
+    assert_eq!(process.err().matches(warned).count(), 1, "{}", process.err());
     let null = Value::Null;
     assert_eq!(
         rows(&bench, &["id", "name", "price", "price_v2", "_rescued"]).await,
