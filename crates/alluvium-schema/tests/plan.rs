@@ -422,3 +422,21 @@ fn a_stored_plan_that_cannot_run_is_refused() {
     inferred["columns"][0]["path"] = json!(["y"]);
     assert!(serde_json::from_value::<Plan>(inferred).is_err());
 }
+
+/// A plugin is told the types of the table, not how its columns are read.
+#[test]
+fn a_column_of_json_text_stays_one_under_a_plugin() {
+    let mut mixed = Shape::default();
+    [r#"{"id":1,"s":{"x":1}}"#, r#"{"id":"a","s":{"x":[]}}"#, r#"{"s":{"x":"b"}}"#]
+        .iter()
+        .for_each(|json| mixed.observe(json.as_bytes()));
+    let table = Plan::inferred(PlanOptions::default()).grow(&mixed).unwrap().unwrap().schema();
+    let columns = || vec![column("id", "string"), column("s", "struct<x:string>")];
+    let coercions = |plan: &Plan| plan.columns().iter().map(|column| column.coercions.clone()).collect::<Vec<_>>();
+    let mapped = Plan::mapped(columns(), PlanOptions::default()).unwrap().with_table(&table).unwrap();
+    let json_text = |inner: &str| [(inner.to_owned(), Coercion::JsonText)].into();
+    assert_eq!(coercions(&mapped), [json_text(""), json_text("x")]);
+    // What the owner declares stands.
+    let declared = Plan::declared(columns(), PlanOptions::default()).unwrap().with_table(&table).unwrap();
+    assert_eq!(coercions(&declared), [[].into(), [].into()]);
+}

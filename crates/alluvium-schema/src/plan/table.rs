@@ -32,7 +32,8 @@ impl Plan {
             };
             if let Some(at) = self.columns.iter().position(|column| same_name(&column.name, &found.name)) {
                 in_table.push(at);
-                errors.extend(self.columns.get_mut(at).and_then(|column| column.adopt(found).err()));
+                let origin = self.origin;
+                errors.extend(self.columns.get_mut(at).and_then(|column| column.adopt(found, origin).err()));
             } else if self.drops.contains(&found.path) || !(self.origin == Origin::Inferred || self.approves(&found)) {
                 self.undeclared.push(found);
             } else {
@@ -152,7 +153,7 @@ fn sound(column: Column) -> Result<Column, PlanError> {
 
 impl Column {
     /// Takes over what the table's column of the same name has.
-    fn adopt(&mut self, table: Column) -> Result<(), PlanError> {
+    fn adopt(&mut self, table: Column, origin: Origin) -> Result<(), PlanError> {
         let Some(data_type) = unified(&self.data_type, &table.data_type) else {
             return Err(PlanError::TableType {
                 column: self.name.clone(),
@@ -161,9 +162,11 @@ impl Column {
             });
         };
         // Coercions that the plan names itself stand; those of fields that only the table has
-        // come with them.
+        // come with them. A plugin is told types alone: a text that the table holds as JSON stays that.
         for (inner, coercion) in table.coercions {
-            if coerced_type(&self.data_type, &inner).is_none() {
+            let stays =
+                coercion == Coercion::JsonText && origin == Origin::Mapped && !self.coercions.contains_key(&inner);
+            if stays || coerced_type(&self.data_type, &inner).is_none() {
                 self.coercions.insert(inner, coercion);
             }
         }
