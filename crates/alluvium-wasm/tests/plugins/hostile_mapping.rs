@@ -179,6 +179,17 @@ fn nothing_is_remembered_from_call_to_call() {
 }
 
 #[test]
+fn a_plan_can_leave_out_what_another_names() {
+    let names = |marker: &str| {
+        let config = json!({ "mode": "forgets-marker", "marker": marker });
+        let answer = plugin("forgets-marker").configure_mapping(&config).unwrap().plan(&source(), None).unwrap();
+        answer.columns.into_iter().map(|column| column.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("unseen"), ["id", "text", "items"]);
+    assert_eq!(names("text"), ["text"]);
+}
+
+#[test]
 fn shape_and_table_arrive_as_they_are() {
     let answer = call(&json!({ "mode": "echo" })).unwrap();
     assert_eq!(
