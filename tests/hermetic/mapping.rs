@@ -227,6 +227,10 @@ async fn a_columns_type_is_changed_as_the_docs_say() {
     assert!(process.wait(PATIENCE).success(), "{}", process.err());
     let warned = "columns of the table that the pipeline does not declare are null in its rows: price";
     assert_eq!(process.err().matches(warned).count(), 1, "{}", process.err());
+    // What a command tells itself it does not warn of.
+    let mut show = bench.alluvium("show", &["schema", "show", "pipeline.toml"], &[]);
+    assert!(show.wait(PATIENCE).success() && show.out().contains("price"), "{}", show.err());
+    assert!(!show.err().contains(warned), "{}", show.err());
     let null = Value::Null;
     assert_eq!(
         rows(&bench, &["id", "name", "price", "price_v2", "_rescued"]).await,
@@ -259,6 +263,17 @@ async fn a_new_field_stops_the_pipeline_that_asks_for_it_and_says_where() {
     bench.run_to_end("fourth");
     let found = rows(&bench, &["id", "note"]).await;
     assert_eq!(found[1..], [[json!(2), Value::Null], [json!(3), json!({"x": 1})], [json!(4), Value::Null]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_that_stops_the_pipeline_steers_no_terminal() {
+    let (_sandbox, bench) = workbench("evolve = \"stop\"\n");
+    send(&bench, &[json!({"id": 1})]).await;
+    bench.run_to_end("first");
+    send(&bench, &[json!({"x\u{1b}[2J\u{202e}\nerror: no": 1})]).await;
+    let told = bench.run_refused("second");
+    assert!(told.contains(r"x\u{1b}[2J\u{202e}\u{a}error: no"), "{told}");
+    assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -206,6 +206,7 @@ impl<S: Source, T: Table> Driver<S, T> {
     pub fn new(run: PipelineRun, source: S, table: Arc<T>, state: &TableState) -> Result<Self, Error> {
         let PipelineRun { pipeline, plugins, options, stats, hook } = run;
         let planner = Arc::new(Planner::new(&pipeline, &plugins, state)?);
+        planner.warn_unfilled();
         let limit = |bytes: u64| Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
         let (budget, open) = (limit(pipeline.flush.memory), limit(pipeline.flush.size));
         let (report, faults) = mpsc::unbounded_channel();

@@ -85,12 +85,16 @@ impl Planner {
         let (current, growth) = (Mutex::new(current), Mutex::new(mapper));
         let planner = Self { base, current, growth, full: AtomicBool::new(false) };
         planner.tell_full(&planner.layout());
-        let layout = planner.layout();
+        Ok(planner)
+    }
+
+    /// Warns of the table's columns that no record will fill, which a declaration too few may not be meant to do.
+    pub(crate) fn warn_unfilled(&self) {
+        let layout = self.layout();
         let unfilled = layout.plan().unfilled().map(quoted).collect::<Vec<_>>().join(", ");
         if !unfilled.is_empty() {
             tracing::warn!("columns of the table that the pipeline does not declare are null in its rows: {unfilled}");
         }
-        Ok(planner)
     }
 
     pub fn layout(&self) -> Arc<Layout> {

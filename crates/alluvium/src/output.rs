@@ -63,9 +63,10 @@ pub fn note(text: impl Display) {
     let _unread = writeln!(std::io::stderr().lock(), "{text}").is_err();
 }
 
-/// An error, which may name what records hold.
+/// An error, which may name what records hold, or show lines of a file, whose tabs stay.
 pub fn failure(failure: &Failure) {
-    note(text::escape_lines(&failure.to_string()));
+    let told = failure.to_string();
+    note(told.split('\t').map(text::lines).collect::<Vec<_>>().join("\t"));
 }
 
 /// Whether a person watches standard error.

@@ -54,19 +54,6 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Text of several lines, with escapes for all else that is unsafe.
-pub fn escape_lines(text: &str) -> String {
-    let is_unsafe = |c: char| c != '\n' && is_unsafe(c);
-    text.chars().fold(String::with_capacity(text.len()), |mut escaped, c| {
-        if is_unsafe(c) {
-            escaped.extend(c.escape_unicode())
-        } else {
-            escaped.push(c)
-        }
-        escaped
-    })
-}
-
 /// The beginning of a text on one line, at most `most` characters.
 pub fn cut(bytes: &[u8], most: usize) -> String {
     // No character is longer than four bytes.
@@ -84,7 +71,8 @@ pub fn pretty(bytes: &[u8]) -> String {
     }
 }
 
-fn lines(text: &str) -> String {
+/// Text of several lines, with escapes for all else that is unsafe.
+pub fn lines(text: &str) -> String {
     text.split('\n').map(|line| escape(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }
 
@@ -154,7 +142,7 @@ mod tests {
     fn nothing_that_steers_a_terminal_gets_through() {
         for c in (0..0x2_0000).filter_map(char::from_u32) {
             let text = c.to_string();
-            for shown in [escape(text.as_bytes()), cut(text.as_bytes(), 20), pretty(text.as_bytes())] {
+            for shown in [escape(text.as_bytes()), cut(text.as_bytes(), 20), pretty(text.as_bytes()), lines(&text)] {
                 assert!(shown.chars().all(|c| c == '\n' || !is_unsafe(c)), "{c:?}");
             }
         }
