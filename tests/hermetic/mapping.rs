@@ -276,6 +276,23 @@ async fn a_field_that_stops_the_pipeline_steers_no_terminal() {
     assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told}");
 }
 
+/// Planning anew does not help where it comes to the same: a plugin's column differs from the table's in case.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_never_takes_the_rows_stops_the_pipeline() {
+    let (_sandbox, mut bench) = workbench("");
+    send(&bench, &[json!({"id": 1, "ORDER_DATE": "x"})]).await;
+    bench.run_to_end("first");
+    let transforms = alluvium_tests::workbench::transform("redact", "{ fields = [] }");
+    bench.rewrite(&Options { transforms, ..options("") });
+    send(&bench, &[json!({"id": 2})]).await;
+    let told = bench.run_refused("second");
+    assert!(
+        told.contains("column order_date of the table does not take the rows, although they were planned anew"),
+        "{told}"
+    );
+    assert_eq!(rows(&bench, &["id"]).await, [[json!(1)]]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_without_a_plan_says_for_which_records() {
     let with = r#"{ mode = "err-marker", marker = "odd" }"#;
